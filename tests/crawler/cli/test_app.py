@@ -146,7 +146,7 @@ def test_every_parameter_is_a_key_of_the_order_or_known_to_be_none() -> None:
 
 
 def test_every_scalar_key_of_the_order_has_its_flag() -> None:
-    """What a file can say, the command line can say; what cannot be a flag is named here."""
+    """The command line can set every key that a file can, except for the keys listed in NO_FLAGS."""
     keys = dumped(CrawlOrder()).keys()
     assert keys - NO_FLAGS == FLAGS.keys()
 
@@ -250,7 +250,7 @@ def test_the_version_is_told() -> None:
 
 
 def test_main_is_the_command(monkeypatch, capsys) -> None:
-    """As the installed script calls it."""
+    """The installed script calls `main`."""
     monkeypatch.setattr(sys, "argv", ["anabranch", "--version"])
     with pytest.raises(SystemExit) as exit_:
         main()
@@ -301,7 +301,7 @@ for arguments in [["--help"], ["-h"], ["crawl", "--help"]]:
 
 
 def test_sigterm_before_the_beginning_is_an_interrupt(monkeypatch) -> None:
-    """As Ctrl-C: 130, and nothing was changed."""
+    """It acts like Ctrl-C: exit code 130, and nothing was changed."""
 
     def terminated(**_) -> None:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -80,7 +80,7 @@ def test_show_effective_has_every_key_and_origin_says_where_each_comes_from(file
 
 
 def test_show_of_a_job_that_exists_begins_with_its_own_order(file) -> None:
-    """What `crawl` with these arguments would run by."""
+    """It shows the order by which `crawl` with these arguments would run."""
     with JobFolder.open(Path("job")) as job:
         job.write_order(dump_order(load_order(None, {"workers": 7, "limit": 9})))
     lines = config("show", "--origin", "--job", "job", "--limit", "20").stdout.splitlines()
@@ -90,7 +90,7 @@ def test_show_of_a_job_that_exists_begins_with_its_own_order(file) -> None:
 
 
 def test_show_without_anything_says_so() -> None:
-    """As a comment, so that it is an order still."""
+    """It says so in a comment, so that the output is still an order."""
     assert config("show").output.startswith("# nothing is given")
 
 
@@ -131,7 +131,7 @@ def test_validate_tries_what_the_order_names(file) -> None:
 
 
 def test_validate_names_each_proxy_that_could_reach_private_addresses(file) -> None:
-    """Of the section and of the entries; the key that answers for the proxy settles all of them."""
+    """It names those of the section and of the entries; `fetch.proxy_resolves` settles all of them."""
     file.write_text(
         '[job]\nseeds = ["http://a.test/"]\n[fetch]\nproxy = "http://p"\n[[site]]\nsurt = "b.test"\nproxy = "http://q"\n'
     )

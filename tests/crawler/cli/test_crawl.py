@@ -170,7 +170,7 @@ def test_an_interrupt_outside_of_the_crawl_is_a_forced_end(monkeypatch) -> None:
     ids=repr,
 )
 def test_a_defect_is_not_hidden(monkeypatch, capsys, defect) -> None:
-    """What nobody foresaw keeps its traceback, in the Frontier as anywhere else; no line makes it look like a reason."""
+    """An unforeseen error keeps its traceback, in the Frontier as anywhere else; no line makes it look like a reason."""
     fails_with(monkeypatch, defect)
     with pytest.raises(type(defect)) as raised:
         run_crawl(command(SEED))
@@ -244,7 +244,7 @@ def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
 
 
 def test_an_unguarded_proxy_is_a_mistake_of_whoever_names_it(capsys, monkeypatch) -> None:
-    """Of the command line, or of the order; one line says what to set."""
+    """The mistake is the command line's or the order's; one line says what to set."""
     assert run_crawl(command(SEED, proxy="http://127.0.0.1:1")) == ExitCode.USAGE
     assert "[fetch] proxy_resolves = true" in capsys.readouterr().err
     monkeypatch.setenv("ANABRANCH_FETCH__PROXY", "http://127.0.0.1:1")
@@ -270,7 +270,7 @@ def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
 
 
 def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were(capsys) -> None:
-    """What was there before is not this start's to remove."""
+    """A start that fails removes nothing that was there before it."""
     Path("empty").mkdir()
     assert run_crawl(command(SEED, job=Path("empty"), store="postgresql://127.0.0.1:1/none")) != ExitCode.DONE
     assert list(Path("empty").iterdir()) == []
@@ -338,7 +338,7 @@ def test_nothing_but_bad_seeds_is_told_in_one_line(capsys) -> None:
 
 
 def test_a_bad_seed_of_an_order_is_told_by_the_place_that_names_it(monkeypatch, capsys) -> None:
-    """As `config validate` does; the good ones are the crawl order's."""
+    """The lines are those of `config validate`; the good seeds keep the order or the file as their source."""
     Path("list.txt").write_text("b.test\nftp://y/\n")
     Path("order.toml").write_text('[job]\nseeds = ["a.test", "ftp://x/"]\nseed_files = ["list.txt"]\n')
     parts = Parts(monkeypatch)

@@ -90,7 +90,7 @@ def test_each_option_reaches_its_field(commands, arguments, field, value) -> Non
 
 
 def test_every_field_has_its_option() -> None:
-    """What a program can ask for, the command line can."""
+    """The command line can set every field that a program can."""
     assert {field for _, field, _ in OPTIONS} == set(DedupCommand.__dataclass_fields__)
 
 
@@ -498,7 +498,7 @@ def test_reading_from_a_terminal_is_said(monkeypatch, capfd) -> None:
     "default", ["both", "10M; similar: 1M", "0.001", ": xxh3 for smm, else crc32", ": by --expect", "anabranch"]
 )
 def test_the_help_names_the_defaults(default) -> None:
-    """Of what a filter is made with."""
+    """The help names the default of each option that a new filter is made with."""
     shown = CliRunner().invoke(app, ["dedup", "--help"], env={"COLUMNS": "200"}).output
     assert f"(default{'' if default[0] == ':' else ' '}{default})" in shown
 
@@ -589,6 +589,6 @@ def test_without_a_file_standard_input_is_read(
 
 
 def test_a_closed_stream_has_no_number() -> None:
-    """What would be read could be any file by then."""
+    """The number of a closed stream may belong to any other file by then."""
     with pytest.raises(UsageError, match="standard input is closed; name a FILE"):
         descriptor(None, "input", "name a FILE")

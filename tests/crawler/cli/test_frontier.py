@@ -224,7 +224,7 @@ def test_a_dump_that_cannot_be_written_leaves_what_was_there(job: Path, tmp_path
 
 
 def test_a_dump_to_a_pipe_goes_through_it(job: Path, tmp_path: Path) -> None:
-    """What is no file is written to: a rename would put a file in the place of a pipe, or of a device."""
+    """A pipe or a device is written to directly: a rename would replace it by a file."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)  # both ends: neither side waits for the other
     assert run("dump", file="pipe") == 0
@@ -244,7 +244,7 @@ def test_a_dump_to_a_link_replaces_what_it_leads_to(job: Path, tmp_path: Path) -
 
 
 def test_an_error_does_not_repeat_all_of_a_long_name(job: Path, capsys) -> None:
-    """What is wrong with it stays on the screen."""
+    """The reason stays on the screen."""
     said = refused(capsys, run("show", subject="x" * 100_000))
     assert len(said) < 1100
     assert said.startswith("anabranch: there is no queue xxx")
@@ -317,7 +317,7 @@ def test_a_journal_that_was_cut_is_none_the_less_done(job: Path, tmp_path: Path,
 
 
 def test_refused_entries_are_named(job: Path, tmp_path: Path, capsys) -> None:
-    """Where they stand and why, on standard error."""
+    """Standard error names the line of each entry and the reason."""
     lines = ['{"anabranch":"frontier","version":1}', '{"url":"nohost"}', '{"end":true,"ended":0,"queued":1}']
     (tmp_path / "d").write_text("\n".join(lines) + "\n")
     assert run("load", file="d") == 0
@@ -363,7 +363,7 @@ def test_rm_removes_what_matches(job: Path, tmp_path: Path, capsys) -> None:
 
 
 def test_what_rm_removes_has_its_line_in_the_log_and_is_counted(job: Path) -> None:
-    """As every URL that was ended: the report says what the status says."""
+    """A removed URL counts like every ended URL: the accounts and the Frontier agree on the number."""
     with opened(job) as (frontier, _):
         frontier.schedule([Candidate("http://b.test/x?y=%0A", hops="LE")])
     assert run("rm", queue="b.test", url="", yes=True) == 0

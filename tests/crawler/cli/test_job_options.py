@@ -104,7 +104,7 @@ def test_the_exit_code_is_the_runs(monkeypatch) -> None:
 
 
 def test_a_time_without_a_zone_is_local() -> None:
-    """As people mean it; a date is its first moment."""
+    """People mean local time; a date means its first moment."""
     assert parse_moment("2027-01-31T14:00") == datetime(2027, 1, 31, 14).astimezone().timestamp()
     assert parse_moment(" 2027-01-31 ") == datetime(2027, 1, 31).astimezone().timestamp()
 

@@ -162,7 +162,7 @@ def test_all_that_was_measured_is_written_as_json(monkeypatch, capsys, tmp_path)
 
 
 def test_a_json_file_that_cannot_be_written_is_told_before_the_experiment(monkeypatch, tmp_path) -> None:
-    """As any other."""
+    """A JSON file is refused like any other file that cannot be written."""
     calls = answer(monkeypatch)
     assert lab(json=tmp_path / "no" / "a.json") == ExitCode.USAGE
     assert not calls
@@ -201,7 +201,7 @@ def test_without_matplotlib_no_experiment_is_run(monkeypatch, capsys, tmp_path) 
 
 
 def test_an_experiment_that_fails_costs_no_old_result(monkeypatch, capsys, tmp_path) -> None:
-    """What the files had, they have; a file that was not there is not there."""
+    """Existing files keep their content, and no new file is made."""
     answer(monkeypatch, error=DiskFull("/tmp: no space left on device"))
     old, new = tmp_path / "old.csv", tmp_path / "new.png"
     old.write_text("last week's")
@@ -286,7 +286,7 @@ def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch) -> None:
 
 
 def test_progress_on_a_terminal_is_live_and_goes_away(monkeypatch) -> None:
-    """What is being done now and how far; brackets are no markup."""
+    """It shows the current step and the progress; brackets are no markup."""
     monkeypatch.setenv("TERM", "xterm")
     said = io.StringIO()
     with progress_display("fpr", Console(file=said, force_terminal=True, width=100)) as on_progress:
@@ -383,7 +383,7 @@ def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path) 
 
 
 def test_a_broken_rule_is_said_in_the_end(tmp_path: Path) -> None:
-    """Of a client that does not wait. SIGTERM is a usual end, too."""
+    """A client that does not wait breaks the rule. SIGTERM is a usual end, too."""
     with started_web(*SMALL, "--min-delay", "10s", cwd=tmp_path) as (process, port, _):
         asyncio.run(fetch(port, ["http://www.qq.com/"] * 3))
         out, err = ended(process, signal.SIGTERM)

@@ -122,7 +122,7 @@ def test_compare_with_filters_gives_its_options_to_the_comparison_of_filters(com
 
 
 def test_compare_without_filters_compares_policies(commands) -> None:
-    """As ever."""
+    """Policies are the default comparison."""
     assert CliRunner().invoke(app, ["compare", "--workers", "9", "--json", "-"]).exit_code == 0
     assert commands == [("policies", {"workers": 9}, {"json": Path("-")})]
 
@@ -157,7 +157,7 @@ DEFAULTS = [
 
 @pytest.mark.parametrize(("verb", "field", "default"), DEFAULTS)
 def test_the_help_names_the_defaults(commands, verb, field, default) -> None:
-    """What it says, given as the flag, is what the experiment takes by itself."""
+    """A default from the help, given as the flag, equals the value that the experiment takes without it."""
     flag = FLAGS[verb][field][0].split()[0]
     shown = CliRunner().invoke(app, ["lab", verb, "--help"], env={"COLUMNS": "200"}).output
     named = re.search(rf"{flag} .*\(default ([^)]+)\)", shown)

@@ -123,7 +123,7 @@ def test_a_crawl_that_is_being_opened_has_no_line_yet(job) -> None:
 
 
 def test_what_the_crawl_refuses_is_one_line_and_its_exit_code(job) -> None:
-    """As if the command had met it."""
+    """An error of the crawl reads like an error of the command itself."""
     with running(job, [UsageError("the crawl is ending")]):
         result = run("pause", job)
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", "anabranch: the crawl is ending\n")
@@ -183,7 +183,7 @@ def test_stop_can_wait_until_the_job_is_free(job, monkeypatch) -> None:
 
 
 def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
-    """As `frontier ls` counts it."""
+    """Its counts are those of `frontier ls`."""
     result = run("status", job)
     assert result.exit_code == 0
     assert result.output.startswith("not running; `anabranch crawl` resumes it\n1 URL queued")
@@ -252,7 +252,7 @@ def test_a_job_that_has_not_begun_takes_no_seeds(tmp_path) -> None:
 
 
 class Logged(NamedTuple):
-    """What a journal writes of a visit, as far as accounts care."""
+    """The part of a journal entry that the accounts read."""
 
     crawl_log: bytes | None
 
@@ -355,7 +355,7 @@ def test_an_unknown_name_is_one_line(killed_job, capsys) -> None:
 
 
 def test_an_unknown_job_is_one_line(killed_job, capsys) -> None:
-    """As for every command."""
+    """The message is that of every command."""
     assert "there is no such job" in printed(capsys, job="nosuch", code=ExitCode.USAGE)
 
 
@@ -406,7 +406,7 @@ def test_each_file_is_indexed_and_told(archived_job: Path) -> None:
 
 
 def test_a_damaged_file_is_told_with_the_place_and_an_exit_code(archived_job: Path) -> None:
-    """What is whole is indexed."""
+    """The complete records are indexed."""
     path = next((archived_job / "warc").glob("*.warc.gz"))
     path.write_bytes(path.read_bytes() + b"noise")
     code, _, err = run_index_command(archived_job)

@@ -41,7 +41,7 @@ env -0 > "$ASKED"
 
 @pytest.fixture(scope="module")
 def zsh_completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where zsh keeps what it has found about all commands, which takes it 0.2 s."""
+    """The file in which zsh caches its findings about all commands; to find them takes 0.2 s."""
     return tmp_path_factory.mktemp("zsh") / "dump"
 
 
@@ -125,7 +125,7 @@ def shell(request: pytest.FixtureRequest) -> str:
 
 
 def completed(shell: str, environment: dict[str, str], line: str) -> set[str]:
-    """What a shell offers when Tab is pressed behind this line."""
+    """Return the completions that a shell offers for Tab at the end of this line."""
     ran = subprocess.run(
         [shell, OPTIONS[shell], "-c", PROGRAMS[shell]],
         env={**environment, "LINE": f"anabranch {line}"},

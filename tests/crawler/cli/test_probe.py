@@ -36,7 +36,7 @@ def test_a_file_is_read_as_if_it_had_been_fetched(page) -> None:
 
 
 def test_the_options_are_keys_of_the_order(page) -> None:
-    """The same switches as in `[extract]`."""
+    """Each option is a key of `[extract]`."""
     assert "S http://file.invalid/b/3 form/@action\n" in run(page, "--forms").stdout
     assert "1 more were dropped" in run(page, "--max-outlinks", "1").stderr
 
@@ -165,7 +165,7 @@ def test_another_product_can_be_asked_for(site: tuple[type[Site], str]) -> None:
 
 
 def test_redirects_are_followed_as_a_crawl_follows_them(site: tuple[type[Site], str]) -> None:
-    """What stands at their end is what is read; without an end there are no rules."""
+    """The file at their end is read; endless redirects mean that there are no rules."""
     site[0].answers |= {"/robots.txt": (301, {"Location": "/moved"}, b""), "/moved": (200, {}, BODY)}
     assert "disallowed" in run_robots_command(f"{site[1]}/private", "--allow-private").stdout
     site[0].answers["/moved"] = (302, {"Location": "/moved"}, b"")

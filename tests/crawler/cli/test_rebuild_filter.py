@@ -53,7 +53,7 @@ def test_the_new_filter_knows_all_urls_and_the_order_keeps_it(job: Path, capsys)
 
 
 def test_without_a_setting_the_order_of_the_job_counts(job: Path, capsys) -> None:
-    """Who has edited it, and was refused for it."""
+    """After an edit of the order was refused, the filter is rebuilt by the edited order."""
     text = (job / "order.toml").read_text()
     (job / "order.toml").write_text(text.replace('filter = "both"', 'filter = "smm"'))
     assert run_report("news", "filter", limit=100, as_json=False) == ExitCode.BAD_ORDER
@@ -129,7 +129,7 @@ def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> Non
 
 
 def test_the_command_line_has_it(job: Path) -> None:
-    """As the refusal writes it."""
+    """The command works as the refusal of an edited order writes it."""
     done = CliRunner().invoke(app, ["frontier", "rebuild-filter", str(job), "-s", "dedup.filter=dsbf"])
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("filter dsbf: 3 URLs known")

@@ -1,4 +1,4 @@
-"""What the verbs answer, as lines: aligned, complete, and harmless whatever a queue is called."""
+"""Answers of the verbs are lines: aligned, complete, and harmless whatever a queue is called."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def explanation(**more):
 
 
 def test_an_explanation_is_a_few_lines() -> None:
-    """As the Frontier words it, with nothing that a terminal obeys."""
+    """They have the words of the Frontier, and nothing that a terminal obeys."""
     text = explained(
         {"now_s": 0.0, "explanation": explanation(subject="http://a.test/\x1b", highest_rate=float("inf"))}
     )
@@ -147,7 +147,7 @@ def test_why_a_try_failed_stands_last() -> None:
 
 
 def test_what_robots_txt_decides_is_told_behind_the_scope() -> None:
-    """As text: a group's name is a site's."""
+    """It is plain text, because a group's name comes from a site."""
     text = explained({"now_s": 0.0, "explanation": explanation(), "scope": "in scope", "robots": "allowed: \x1b"})
     assert text.splitlines()[-2:] == ["  in scope", r"  robots.txt: allowed: \x1b"]
 

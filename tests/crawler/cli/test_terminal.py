@@ -77,7 +77,7 @@ class Screen(io.StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, fd: int, *, terminal: bool = True, quiet: bool = False) -> str:
-    """What is written to standard error by three reports."""
+    """Return the output of three reports on standard error."""
     screen = Screen()
     screen.is_terminal = terminal
     monkeypatch.setattr(sys, "stderr", screen)
@@ -214,7 +214,7 @@ def test_nothing_that_is_said_fails_or_lands_in_a_file_of_ours(tmp_path, streams
 
 
 def test_a_standard_error_that_is_not_the_processs_own_is_left_alone(monkeypatch) -> None:
-    """As in tests and in programs that embed the crawler."""
+    """Tests and programs that embed the crawler replace it by one of their own."""
     mine = io.StringIO()
     monkeypatch.setattr(sys, "stderr", mine)
     keep_streams()

@@ -173,7 +173,7 @@ def take_page(frontier: Frontier) -> None:
 
 
 def make_shared_job(directory: Path, store: Path | str, tables: dict[str, dict[str, object]]) -> None:
-    """As `make_job`, of several workers."""
+    """Make a job as `make_job` does, for several workers."""
     place = {} if isinstance(store, Path) else {"store": store}
     (directory / "state").mkdir(parents=True)
     with good_module(directory), JobDatabase(store) as database:
@@ -231,7 +231,7 @@ def test_reading_commands_run_no_code_of_the_folder(order, hostile):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_changing_commands_run_no_code_of_the_folder(order, hostile, made):
-    """What would have to run it is refused in one line that names the ways; nothing is changed then."""
+    """A command that would have to run it is refused in one line that names the alternatives, and nothing is changed."""
     mark = hostile(order)
     refused = 0
     for words in CHANGING:
