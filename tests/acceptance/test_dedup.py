@@ -392,7 +392,7 @@ dedup 2> second; echo $? >> codes
 
 
 def test_the_command_is_there_from_the_clone(tmp_path):
-    """The script runs from any folder, as in the README."""
+    """`scripts/anabranch` of the clone runs the command, as the README writes it."""
     script = REPOSITORY / "scripts" / "anabranch"
     if not (REPOSITORY / ".venv").exists():
         pytest.skip("the clone has no environment of its own yet")
