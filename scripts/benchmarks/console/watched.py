@@ -1,4 +1,4 @@
-"""Measures the CPU cost to a crawl whose page is open in two windows, and the memory of a console of many jobs.
+"""Measures the CPU cost of two windows on a crawl's page to that crawl, and the memory of a console of many jobs.
 
 The windows ask what the page of a job asks, at its pace and through the console's cache, in this process. The crawl is the
 product's own command, on a core of its own, in turns with one that nobody watches.

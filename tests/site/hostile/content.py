@@ -105,7 +105,7 @@ async def split_location(ask: Ask) -> None:
 
 
 async def encoded_location(ask: Ask) -> None:
-    """Send a Location whose CR LF is percent-encoded: it is one URL, and no other field."""
+    """Send a Location with a percent-encoded CR LF: it is one URL, and no other field."""
     await (moved("/early%0d%0aSet-Cookie:%20a=b") if ask.target == "/" else page(KEPT))(ask)
 
 
