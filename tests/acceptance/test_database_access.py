@@ -123,7 +123,7 @@ async def test_a_worker_that_is_stopped_while_the_server_is_away_ends(tmp_path, 
 
 
 async def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(tmp_path, web):
-    """As one that is at work: a new one, too. It says so, and crawls when the server is back."""
+    """A new worker waits as a working one does. It says so, and crawls when the server is back."""
     with own_server() as database:
         store = f"postgresql://postgres@/postgres?host={socket_of(database)}"
         order = write_order(tmp_path, web.hosts, crawl={"workers": WORKERS})

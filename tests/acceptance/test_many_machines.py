@@ -371,7 +371,7 @@ async def test_what_was_set_holds_for_workers_that_crash_and_come_back_by_the_sa
 
 
 async def set_again(tmp_path, store):
-    """What differs between the job's order and what was set."""
+    """Set the settings again and return the changes that this makes to the job's order."""
     same = ("politeness.min_delay=7s", "politeness.max_delay=7s", "--json")
     return json.loads((await anabranch("set", store, *same, cwd=tmp_path)).out)["changes"]
 
