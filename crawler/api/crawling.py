@@ -490,8 +490,9 @@ def crawl(
 def create(*seeds: Seeds, job: str | Path | None = None, order: Order | None = None, **keywords: Any) -> Path:
     """Create a job without a fetch (blocks): its seeds are queued, and `crawl`, `run` or the command crawls it.
 
-    The arguments are those of `crawl`, and `job` or `name` is needed. Returns the job's folder. Raises: UsageError if there is a
-    job already; as `crawl`.
+    The arguments are those of `crawl`, and `job` or `name` is needed. Returns the job's folder.
+
+    Raises: UsageError if there is a job already; as `crawl`.
     """
     texts = seed_texts((*seeds, keywords.pop("seeds", ())))
     request = ProgramRequest(seeds=texts, job=job, again=False, order=order, keywords=keywords)

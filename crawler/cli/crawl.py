@@ -41,10 +41,10 @@ from anabranch.crawler.job.workerfolders import (
     refuse_worker,
     shared_file,
 )
+from anabranch.crawler.operate.moving import divide, divided_line
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
-from anabranch.crawler.processes.dividing import divide, divided_line
 from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs

@@ -233,7 +233,7 @@ def divide(
     run_code: RunCode = False,
 ) -> None:
     """Divide a job that was started with one process, so that several can crawl it."""
-    from anabranch.crawler.cli.divide import run_divide  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.move import run_divide  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_divide(job, shares, run_code=run_code))
 

@@ -431,7 +431,7 @@ def _begin_order(connection: Connection, wanted: Wanted) -> None:
     """The job's order is the worker's now, with what was changed since the worker read it. Raises: OrderError."""
     order, missed = wanted.order, [] if wanted.changes is None else settings_of_run(connection)[wanted.changes :]
     put_fact(connection, "settings", "[]")
-    put_fact(connection, _LASTING, json.dumps(settled_changes(parsed_changes(fact(connection, _LASTING)), order)))
+    put_changes(connection, settled_changes(parsed_changes(fact(connection, _LASTING)), order))
     set_order(connection, order)
     for settings in missed:
         order, changes = changed_order(order, settings)
@@ -496,7 +496,12 @@ def set_order(
     put_fact(connection, "agreement", json.dumps(agreement_of(order)))
     if settings:
         put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
-        put_fact(connection, _LASTING, json.dumps(with_changes(parsed_changes(fact(connection, _LASTING)), changes)))
+        put_changes(connection, with_changes(parsed_changes(fact(connection, _LASTING)), changes))
+
+
+def put_changes(connection: Connection, changes: Sequence[Change]) -> None:
+    """What operators changed in the order while the job lived."""
+    put_fact(connection, _LASTING, json.dumps(changes))
 
 
 def settings_of_run(connection: Connection) -> list[list[str]]:

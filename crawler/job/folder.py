@@ -28,12 +28,17 @@ from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
 from anabranch.crawler.job.state import (
     AGAIN_MARK,
     FINISHED_MARK,
+    MOVED_MARK,
+    PAYLOADS,
+    SKIPPED,
+    arrives_from,
     has_queue_in_memory,
     is_finished,
+    moved_to,
     ordered_round,
     settle_round,
 )
-from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.frontier import DATABASES, MEMORY
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection
@@ -42,6 +47,7 @@ from anabranch.crawler.outcomes.errors import (
     ForeignJobFormat,
     HostsJob,
     JobInUse,
+    JobMoved,
     JobUnfinished,
     NotAJobFolder,
     OrderDamaged,
@@ -82,6 +88,9 @@ _WRITTEN = (
     "workers",
     "shares",
 )
+
+#: What stays in the state of a job that was moved to a database when its folder becomes that of a worker.
+_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_MARK, PAYLOADS, SKIPPED)
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -128,12 +137,14 @@ class JobFolder:
         again: bool = False,
         even_unfinished: bool = True,
         patience_s: float = 0.0,
+        store: str = "",
     ) -> JobFolder:
         """Take the job of a folder, or make one; `delete_old` first removes an old job, `again` only its Frontier.
 
-        If another process holds it, this waits for `patience_s`.
+        If another process holds it, this waits for `patience_s`. A folder whose job was moved to the database `store` becomes
+        that of a worker there, with what workers keep for themselves.
 
-        Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
+        Raises: JobInUse, HostsJob, JobMoved, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
         JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError.
         """
         refuse_embedded(directory)
@@ -152,6 +163,8 @@ class JobFolder:
                 refuse_embedded(directory)  # a host may have made it before we held it
                 if (delete_old or again) and not even_unfinished:
                     _refuse_unfinished(directory, delete_old=delete_old)
+                if not (is_new or delete_old):
+                    refuse_moved(directory, store)
                 was_finished = is_finished(directory / "state")
                 existed = _settle(directory, delete_old=delete_old, again=again)
                 new_round = ordered_round(directory / "state")
@@ -227,6 +240,29 @@ def refuse_embedded(directory: Path) -> None:
             f"{directory}: the job belongs to a program that embeds the Frontier; start that program to go on with it, "
             "or look at it with `anabranch frontier ls`"
         )
+
+
+def refuse_moved(directory: Path, store: str = "") -> None:
+    """Raises: JobMoved if the job is elsewhere now, but for the database `store`, or if this is a copy, not to be crawled.
+
+    What the database has is removed from the state of a folder with a job that is there.
+    """
+    state = directory / "state"
+    place = moved_to(state)
+    if place and place != store:
+        how = f"`anabranch crawl --store {place} --job {directory}`" if place.startswith(DATABASES) else f"name {place}"
+        raise JobMoved(f"{directory}: the job was moved to {place}; {how} to go on with it")
+    if source := arrives_from(state):
+        raise JobMoved(
+            f"{directory}: is a copy of {source}, whose move did not end; `anabranch move {source} {directory}` ends it"
+        )
+    if place:
+        for entry in state.iterdir():
+            if not entry.name.startswith(_KEPT_BY_WORKERS):  # with the further files of SQLite
+                _remove(entry)
+        sync_folder(state)
+        (state / MOVED_MARK).unlink()
+        sync_folder(state)
 
 
 def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:

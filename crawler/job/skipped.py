@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from anabranch.crawler.archive.databases import as_system_errors, connected, is_damaged, reason
 from anabranch.crawler.job.seeds import queued_again
+from anabranch.crawler.job.state import SKIPPED
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_error
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.scope.parameters import Template
@@ -21,7 +22,6 @@ from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.frontier.records import Candidate, UrlRecord
 
 #: The file's name in the state folder.
-SKIPPED_FILE = "skipped.sqlite"
 #: URLs that are read at a time.
 PAGE = 500
 
@@ -69,7 +69,7 @@ class SkippedUrls:
 
     def __init__(self, state: Path, round_number: int | None = None) -> None:
         """Open the file if there is one. What is in it of another round than this is removed; None: look at any."""
-        self._path = state / SKIPPED_FILE
+        self._path = state / SKIPPED
         self._round = round_number
         self._lock = threading.Lock()
         self._connection: Any = None

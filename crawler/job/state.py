@@ -21,6 +21,8 @@ from anabranch.dedup.files.durable import checked_json, checked_line, replace_fi
 FINISHED_MARK = "finished"
 #: The memory of payloads.
 PAYLOADS = "payloads.sqlite"
+#: URLs that were skipped because a parameter changes nothing (`skipped`).
+SKIPPED = "skipped.sqlite"
 #: Exists while the job's queue is, or was, in memory.
 QUEUE_IN_MEMORY_MARK = "queue-in-memory"
 
@@ -73,6 +75,55 @@ def worker_of(state: Path) -> WorkerOfFolder | None:
             return WorkerOfFolder(str(fields["token"]), str(fields["name"]), str(fields["job"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreLost(f"{file}: damaged; remove it: the worker then joins under a new name") from error
+
+
+#: Exists from the moment when the job was moved elsewhere; has the folder or the URL of its database there.
+MOVED_MARK = "moved.json"
+#: Exists in a job that was moved here until that is known; has the folder or the URL of the database that it comes from.
+_ARRIVES = "arrives.json"
+
+
+def moved_to(state: Path) -> str:
+    """Where the job is now; empty if it is here. Raises: StorageError."""
+    return _noted_place(state / MOVED_MARK)
+
+
+def note_moved(state: Path, place: str) -> None:
+    """Record durably that the job is elsewhere now. Raises: StorageError."""
+    _note_place(state / MOVED_MARK, place)
+
+
+def arrives_from(state: Path) -> str:
+    """The job that this one was copied from, if it is not known that it has moved; else empty. Raises: StorageError."""
+    return _noted_place(state / _ARRIVES)
+
+
+def note_arrival(state: Path, place: str) -> None:
+    """Record durably that this is a copy, which is crawled only if the job at that place has moved; empty: it has.
+
+    Raises: StorageError.
+    """
+    if place:
+        _note_place(state / _ARRIVES, place)
+        return
+    with storage_errors(state):
+        (state / _ARRIVES).unlink(missing_ok=True)
+        sync_folder(state)
+
+
+def _noted_place(file: Path) -> str:
+    with storage_errors(file):
+        if not file.exists():
+            return ""
+        try:
+            return str(checked_json(file.read_bytes())["place"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise StoreLost(f"{file}: damaged; it had the place that the job was moved to, or comes from") from error
+
+
+def _note_place(file: Path, place: str) -> None:
+    with storage_errors(file):
+        replace_file(file, checked_line(json.dumps({"place": place}).encode()))
 
 
 def folder_place(state: Path) -> str:

@@ -24,7 +24,6 @@ from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, RETRY_SKIPPED
 from anabranch.crawler.run.explain import explainer_of, while_stopped, with_remedy
-from anabranch.crawler.run.merging import merged_active
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
     SharedJob,
@@ -41,6 +40,7 @@ from anabranch.crawler.run.stopped_verbs import (
     report_of_whole,
     retry_skipped_of_stopped,
 )
+from anabranch.crawler.run.summing import merged_active
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE

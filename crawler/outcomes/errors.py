@@ -74,6 +74,12 @@ class NoSeeds(CrawlerError):
     exit_code: ExitCode = ExitCode.NO_SEED_ANSWERED
 
 
+class JobMoved(CrawlerError):
+    """The job is at another place now, or comes from one and has not arrived."""
+
+    exit_code = ExitCode.USAGE
+
+
 class StoreLost(CrawlerError):
     """The job has seeds but its store is gone: continuing would silently crawl nothing."""
 

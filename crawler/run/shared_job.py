@@ -69,7 +69,6 @@ from anabranch.crawler.run.crawl_verbs import (
     report_limit,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
-from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import (
     MOST_LOOKED_AT,
     UNKNOWN,
@@ -78,7 +77,7 @@ from anabranch.crawler.run.status import (
     totals_of_counters,
     with_failures_of,
 )
-from anabranch.crawler.run.summing import summed_snapshot
+from anabranch.crawler.run.summing import joined_rows, merged_listing, summed_snapshot
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url

@@ -8,13 +8,13 @@ import pytest
 
 from anabranch.crawler.job.skipped import (
     PAGE,
-    SKIPPED_FILE,
     KeptRule,
     SkippedDamaged,
     SkippedUrl,
     SkippedUrls,
     due_again,
 )
+from anabranch.crawler.job.state import SKIPPED
 from anabranch.crawler.scope.parameters import Template
 from anabranch.frontier.records import Candidate, UrlRecord, UrlState
 
@@ -71,7 +71,7 @@ def test_many_urls_are_read_in_pages(tmp_path: Path) -> None:
 
 def test_a_broken_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     """In one line."""
-    (tmp_path / SKIPPED_FILE).write_bytes(b"no database" * 1000)
+    (tmp_path / SKIPPED).write_bytes(b"no database" * 1000)
     with pytest.raises(SkippedDamaged, match=r"skipped\.sqlite: .*; remove it"):
         SkippedUrls(tmp_path, 1)
 

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.cluster.database import JobDatabase, fetch
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.workerfolders import is_old_division, shared_file
+from anabranch.crawler.operate import moving
+from anabranch.crawler.operate.moving import Divided, divide
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
-from anabranch.crawler.processes import dividing
-from anabranch.crawler.processes.dividing import Divided, divide
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.stopped_verbs import opened_whole
-from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey
+from anabranch.frontier.scheduling.lifecycle import QueueState
 
 
 @pytest.fixture
@@ -60,6 +61,37 @@ def test_what_is_queued_and_what_has_ended_stay_so(job: Path) -> None:
         divide(job, 16)
 
 
+def test_pauses_budgets_and_blocks_stay(tmp_path: Path) -> None:
+    """A queue of many hosts has a part in each share of its hosts: the parts together have what is left of its budget."""
+    directory = tmp_path / "job"
+    order = load_order(None, {"min_delay": "0s", "max_delay": "0s", "policy": "bkdr:2"}, [])
+    with JobFolder.open(directory) as folder:
+        folder.write_order(dump_order(order))
+        with open_job(folder.state, order) as frontier, SeedBook(folder.state / SEED_BOOK) as book:
+            book.add(Seed(url="http://h0.test/", source="command line"))
+            frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(40)])
+            frontier.flush()
+            operations = frontier.operations
+            operations.pause(QueueKey("bkdr:0"))
+            operations.set_budget(QueueKey("bkdr:1"), 12)
+            frontier.block(GateKey("h7.test"), frontier.now_s() + 3600)
+            frontier.flush()
+            before = {queue.key: queue for queue in operations.queues(limit=10)}
+    divide(directory, 4)
+    file = shared_file(directory)
+    assert file is not None
+    with JobDatabase(file) as database, opened_whole(SharedJob(database)) as whole:
+        listed = whole.frontier.operations.queues(limit=50)
+        paused = [queue for queue in listed if queue.key.endswith("bkdr:0")]
+        assert {queue.state for queue in paused} == {QueueState.PAUSED}
+        assert sum(queue.urls for queue in paused) == before[QueueKey("bkdr:0")].urls
+        with database.transaction() as connection:
+            parts = fetch(connection, "SELECT budget, spent FROM queue WHERE key LIKE '%/bkdr:1'")
+        assert sum(budget - spent for budget, spent in parts) == 12
+        blocked_s = whole.frontier.operations.gate(GateKey("h7.test")).opens_s - whole.frontier.now_s()
+        assert 3500 < blocked_s <= 3600
+
+
 @pytest.mark.parametrize("step", ["_made", "_put_in_place", "clear_filter", "begin_anew"])
 def test_who_is_killed_while_dividing_does_it_again(job: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Before each step the job is as it was, or the next one does the rest."""
@@ -68,7 +100,7 @@ def test_who_is_killed_while_dividing_does_it_again(job: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(dividing, step, killed)
+        patch.setattr(moving, step, killed)
         with pytest.raises(KeyboardInterrupt):
             divide(job)
     assert is_old_division(job) is (step != "_made")
@@ -94,6 +126,6 @@ def test_what_cannot_be_divided_is_refused(job: Path, tmp_path: Path) -> None:
 
 def test_links_under_way_in_an_earlier_version_keep_what_they_say() -> None:
     """What is not said is left out."""
-    assert dividing._link("http://a/", "http://b/", "L") == {"url": "http://b/", "via": "http://a/", "hops": "L"}
-    said = dividing._link(None, "http://b/", None, "\x01", "k", True, False, 7)
+    assert moving._link("http://a/", "http://b/", "L") == {"url": "http://b/", "via": "http://a/", "hops": "L"}
+    said = moving._link(None, "http://b/", None, "\x01", "k", True, False, 7)
     assert said == {"url": "http://b/", "payload": "AQ==", "key": "aw==", "precedence": 0x107}

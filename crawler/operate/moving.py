@@ -1,8 +1,13 @@
-"""Makes a job that several processes can crawl of one that was begun for a single process, or by an earlier version.
+"""Moves a job: from a folder to a PostgreSQL database or back, between folders, and from one worker to several.
 
-It reads the URLs of the old queue, or of an earlier version's shares, and loads them into a new file beside them. Seeds, order
-and totals become rows of that file. A mark says that the file is complete; then it takes the place of the old one. A process
-that is killed before the mark leaves the job as it was. One that is killed after it leaves steps that the next one repeats.
+A job of one worker becomes one of several first: the URLs of its queue are loaded into a new file, in which seeds, order,
+totals, and the settings of queues and hosts are rows. These rows are what a move copies. The copy is whole at one moment (a
+commit, a rename), and says where it comes from; then the source notes that it has moved, and the copy forgets its note. Whoever
+is killed leaves one job that is crawled: until the source has its note it is the source, from then on the copy.
+
+`divide` does the first step alone, in the job's own folder: a mark says that the new file is complete; then it takes the place
+of the old one. A process that is killed before the mark leaves the job as it was, one that is killed after it leaves steps that
+the next one repeats.
 """
 
 from __future__ import annotations
@@ -22,13 +27,14 @@ from typing import Any, NamedTuple
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE
 from anabranch.crawler.archive.files import finish_left_over
-from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, join, put_changes
 from anabranch.crawler.cluster.database import JobDatabase, put_fact
 from anabranch.crawler.cluster.totals import BEFORE, put_totals
+from anabranch.crawler.job.changes import lasting_changes
 from anabranch.crawler.job.checking import division_faults
 from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
-from anabranch.crawler.job.frontier import refuse_lost_queue
+from anabranch.crawler.job.frontier import frontier_order, refuse_lost_queue
 from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
@@ -43,11 +49,12 @@ from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
-from anabranch.frontier.composition import clear_filter
+from anabranch.frontier.composition import assignment_of, clear_filter, share_rule_of
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
 from anabranch.frontier.jobfolder import STORE_FILE, has_store
 from anabranch.frontier.records import FRONT, NORMAL
-from anabranch.frontier.stores.sql.sqlite import identity_of, log_of, seal_of
+from anabranch.frontier.stores.sql.settings import copy_settings
+from anabranch.frontier.stores.sql.sqlite import connected, identity_of, log_of, seal_of
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.times import counted
 
@@ -62,7 +69,7 @@ class AlreadyDivided(UsageError):
 
 
 class Divided(NamedTuple):
-    """What a job has after it was divided."""
+    """The counts of a job after it was divided or moved."""
 
     shares: int
     queued: int
@@ -113,9 +120,16 @@ def _order(directory: Path, shares: int, caller: Caller) -> CrawlOrder:
     if order.frontier.store:
         raise UsageError(f"{directory}: the queue is not in the job's folder, and cannot be divided")
     refuse_lost_queue(directory / "state")
-    order = order.model_copy(update={"frontier": order.frontier.model_copy(update={"shares": shares})})
+    return _with(order, directory, shares=shares)
+
+
+def _with(order: CrawlOrder, place: object, **frontier: object) -> CrawlOrder:
+    """The order with other keys of its section `frontier`. Raises: OrderError if several workers cannot crawl by it."""
+    order = order.model_copy(update={"frontier": order.frontier.model_copy(update=frontier)})
+    if order.frontier.is_in_database:  # each start of the command is a worker more
+        order = order.model_copy(update={"crawl": order.crawl.model_copy(update={"processes": 1})})
     for fault in division_faults(order):
-        raise OrderError(f"{directory}: {fault}")
+        raise OrderError(f"{place}: {fault}")
     return order
 
 
@@ -131,7 +145,10 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
             rows = _totals(part)
             database.do(partial(put_totals, worker=f"before-{number}", rows=rows, upto=BEFORE))
         database.do(lambda connection: put_fact(connection, "round", str(current_round(job.state).number)))
+        database.do(lambda connection: put_changes(connection, lasting_changes(job.directory)))
         with held_whole(SharedJob(database, order)) as whole:
+            for part in parts:
+                _copy_settings(part, database, order)
             for lines in chain((_lines(part) for part in parts), (_under_way(part) for part in old)):
                 load_dump(lines, whole.frontier.operations.loading)
             whole.frontier.flush()
@@ -168,6 +185,17 @@ def _totals(part: Path) -> list[Any]:
         if (part / "warc").is_dir():
             finish_left_over(part / "warc", recorded=accounts.files)
         return accounts.changed(all_rows=True).rows
+
+
+def _copy_settings(part: Path, database: JobDatabase, order: CrawlOrder) -> None:
+    """Of the queues and hosts of a job of one worker, or of an old share."""
+    asked = frontier_order(order)
+    with connected(part / "state" / STORE_FILE, None) as source, source.begin():
+        database.do(
+            lambda target: copy_settings(
+                source, target, share_rule_of(asked), assignment_of(asked), order.frontier.total_budget
+            )
+        )
 
 
 @contextmanager

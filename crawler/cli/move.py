@@ -7,10 +7,10 @@ from rich.console import Console
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.operate.finding import find_job
+from anabranch.crawler.operate.moving import AlreadyDivided, divide, divided_line
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.processes.dividing import AlreadyDivided, divide, divided_line
 
 
 def run_divide(job: str, shares: int, *, run_code: bool = False) -> int:
