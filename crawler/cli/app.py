@@ -22,6 +22,7 @@ from anabranch.crawler.cli.job_options import (
     frontier,
     index,
     jobs,
+    move,
     pause,
     report,
     requeue,
@@ -238,7 +239,7 @@ app.add_typer(config, name="config")
 app.add_typer(console, name="console")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
-for command in (why, report, workers, requeue, divide, links, index, compare):
+for command in (why, report, workers, requeue, move, divide, links, index, compare):
     app.command()(command)
 lab.command("policies")(compare)
 lab.command()(simulate)

@@ -33,7 +33,7 @@ from anabranch.crawler.job.choosing import (
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.job.state import has_queue_in_memory
+from anabranch.crawler.job.state import arrives_from, has_queue_in_memory
 from anabranch.crawler.job.workerfolders import (
     await_orphans,
     await_orphans_of_free,
@@ -41,7 +41,7 @@ from anabranch.crawler.job.workerfolders import (
     refuse_worker,
     shared_file,
 )
-from anabranch.crawler.operate.moving import divide, divided_line
+from anabranch.crawler.operate.moving import divide, divided_line, settle_arrival
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
@@ -90,6 +90,8 @@ def _run(command: CrawlCommand) -> int:
         )
     chosen = choose(command, _shared_order)
     refuse_worker(chosen.directory)
+    if arrives_from(chosen.directory / STATE):
+        settle_arrival(chosen.directory)
     if not command.fresh and is_old_division(chosen.directory):
         divided = divide(chosen.directory, caller=Caller(command.run_code, command.layers))
         say(f"anabranch: {chosen.directory}: {divided_line(divided)}")
@@ -144,6 +146,7 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
             delete_old=command.delete_old,
             again=command.again and not is_shared,
             even_unfinished=command.yes,
+            store=order.frontier.store,
             patience_s=0.0 if has_crawl(chosen.directory / STATE) else LOOKING_S,
         ) as job,
     ):

@@ -238,6 +238,25 @@ def divide(
     raise typer.Exit(run_divide(job, shares, run_code=run_code))
 
 
+def move(
+    job: Job,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new folder, or the URL of an empty database.")],
+    shares: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=4096, help="Shares of a job that had one worker (0: the usual number)."),
+    ] = 0,
+    run_code: RunCode = False,
+) -> None:
+    """Move a job, without a fetch: to a PostgreSQL database, back to a folder, or to another folder.
+
+    In a database it has several workers. From the moment when the move begins the job is not crawled in its old place. A move
+    that was killed is ended, or done again, by the same command.
+    """
+    from anabranch.crawler.cli.move import run_move  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_move(job, target, shares, run_code=run_code))
+
+
 frontier = typer.Typer(
     help="Show and change a job's queues, whether it runs or not.",
     no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""`anabranch divide`: divides a job that was begun for one process among shares."""
+"""`anabranch move` and `divide`: a job gets another place, or several shares."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from rich.console import Console
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.operate.finding import find_job
-from anabranch.crawler.operate.moving import AlreadyDivided, divide, divided_line
+from anabranch.crawler.operate.moving import AlreadyDivided, Moved, divide, divided_line, move
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.table import escaped
 
 
 def run_divide(job: str, shares: int, *, run_code: bool = False) -> int:
@@ -30,3 +31,21 @@ def run_divide(job: str, shares: int, *, run_code: bool = False) -> int:
             put(f"{directory}: {divided_line(divided)}")
 
     return guarded(run)
+
+
+def run_move(source: str, target: str, shares: int, *, run_code: bool = False) -> int:
+    """Move a job. A foreseeable error becomes one line and its exit code. With `run_code` its order's user functions run."""
+
+    def run() -> None:
+        with Console(stderr=True).status("moving the job"):
+            moved = move(source, target, shares, Caller(run_code))
+        put(escaped(moved_line(source, moved)))
+
+    return guarded(run)
+
+
+def moved_line(source: str, moved: Moved) -> str:
+    """What was done, and how to go on. Pure."""
+    counts = "" if moved.counts is None else f", {divided_line(moved.counts)}"
+    begins = "--store" if moved.place.startswith(DATABASES) else "--job"
+    return f"{source}: moved to {moved.place}{counts}; `anabranch crawl {begins} {moved.place}` goes on with it"

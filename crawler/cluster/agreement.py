@@ -26,6 +26,7 @@ from anabranch.crawler.cluster.commands import (
     drained_workers,
     put_desired_state,
     put_wish,
+    refuse_moved,
 )
 from anabranch.crawler.cluster.database import (
     JobDatabase,
@@ -171,7 +172,7 @@ def shared_order(database: JobDatabase, directory: Path) -> SharedOrder | None:
             return None
         has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
         changes = len(settings_of_run(connection))
-        lasting = parsed_changes(fact(connection, _LASTING))
+        lasting = changes_in(connection)
     kept = tomllib.loads(text)
     if isinstance(database.address, Path):
         return SharedOrder((), kept["frontier"]["shares"], has_seeds, changes)
@@ -273,8 +274,8 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     An order that lacks changes of the run agrees. A job that is stopped or finished runs again if a seed is new, with `again`
     or with `resumes`; otherwise the worker stays away.
 
-    Raises: StaysAway; OtherOrder, naming what differs from the others' order; UsageError; JobUnfinished; FolderCopied;
-    StoreUnavailable.
+    Raises: JobMoved, JobMoving; StaysAway; OtherOrder, naming what differs from the others' order; UsageError; JobUnfinished;
+    FolderCopied; StoreUnavailable.
     """
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
@@ -289,6 +290,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             id=secrets.token_hex(8),
         )
         lock_job(connection)
+        refuse_moved(database.place, connection)
         job = _job_of(database.place, connection, who)
         workers = _workers(connection)
         _take_folder(database.place, connection, who)
@@ -431,7 +433,7 @@ def _begin_order(connection: Connection, wanted: Wanted) -> None:
     """The job's order is the worker's now, with what was changed since the worker read it. Raises: OrderError."""
     order, missed = wanted.order, [] if wanted.changes is None else settings_of_run(connection)[wanted.changes :]
     put_fact(connection, "settings", "[]")
-    put_changes(connection, settled_changes(parsed_changes(fact(connection, _LASTING)), order))
+    put_changes(connection, settled_changes(changes_in(connection), order))
     set_order(connection, order)
     for settings in missed:
         order, changes = changed_order(order, settings)
@@ -496,11 +498,16 @@ def set_order(
     put_fact(connection, "agreement", json.dumps(agreement_of(order)))
     if settings:
         put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
-        put_changes(connection, with_changes(parsed_changes(fact(connection, _LASTING)), changes))
+        put_changes(connection, with_changes(changes_in(connection), changes))
+
+
+def changes_in(connection: Connection) -> list[Change]:
+    """What operators changed in the order while the job lived."""
+    return parsed_changes(fact(connection, _LASTING))
 
 
 def put_changes(connection: Connection, changes: Sequence[Change]) -> None:
-    """What operators changed in the order while the job lived."""
+    """Keep what operators changed in the order while the job lived."""
     put_fact(connection, _LASTING, json.dumps(changes))
 
 

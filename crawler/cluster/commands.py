@@ -5,6 +5,8 @@ a supervisor starts again does not undo a stop. A worker that was drained stays 
 
 A wish has a number that grows; each worker notes the last one that it has followed. A command is a row for one worker, which
 writes the answer into it; who asked reads it, and removes the row.
+
+A job that was moved elsewhere keeps workers away, and so does one that is being moved, or has not arrived.
 """
 
 from __future__ import annotations
@@ -12,17 +14,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.database import execute, fact, fetch, has_workers, lock_job, put_fact, server_time
+from anabranch.crawler.cluster.database import (
+    JobDatabase,
+    drop_fact,
+    execute,
+    fact,
+    fetch,
+    has_job,
+    has_workers,
+    lock_job,
+    put_fact,
+    server_time,
+)
+from anabranch.crawler.job.state import moved_to
+from anabranch.crawler.order.frontier import DATABASES
+from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, UsageError
+from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.worker import end_late_workers
 
 #: The name of a command that is the job's one worker for a moment.
 OPERATOR = "operator"
 #: Workers that a line names.
 _MOST_NAMED = 20
+#: A job that is moved is held for so long, again and again.
+MOVING_S = 10.0
 #: Answers that were not read within this time are removed.
 _FORGOTTEN_S = 600.0
 
@@ -191,3 +212,93 @@ def take_answer(connection: Connection, number: int) -> Mapping[str, Any] | None
 def withdraw(connection: Connection, number: int) -> None:
     """Remove a command, answered or not."""
     execute(connection, "DELETE FROM job_command WHERE number = :number", number=number)
+
+
+# A job that is moved
+
+#: Names of facts: where the job is now; where it comes from, while it is not known that it has moved; who moves it, until when.
+_MOVED = "moved"
+_ARRIVES = "arrives"
+_MOVING = "moving"
+
+
+def refuse_moved(place: str, connection: Connection) -> None:
+    """Raises: JobMoved if the job is elsewhere now, or if this is a copy of one that has not moved; JobMoving."""
+    if moved := fact(connection, _MOVED):
+        raise JobMoved(f"{place}: the job was moved to {moved}; name that place to go on with it")
+    if source := fact(connection, _ARRIVES):
+        if not _has_moved_here(source, place):
+            raise JobMoved(
+                f"{place}: is a copy of {source}, whose move did not end; `anabranch move {source} {place}` ends it"
+            )
+        drop_fact(connection, _ARRIVES)
+    if moving := fact(connection, _MOVING):
+        _, target, until_s = json.loads(moving)
+        if until_s > server_time(connection):
+            raise JobMoving(f"{place}: the job is being moved to {target}; wait until that has ended")
+
+
+def _has_moved_here(source: str, place: str) -> bool:
+    if not source.startswith(DATABASES):
+        return moved_to(Path(source) / STATE) == place
+    with JobDatabase(source) as database, database.transaction() as connection:
+        return has_moved(connection, place)
+
+
+def has_moved(connection: Connection, place: str) -> bool:
+    """Whether the job notes that it is at this place now."""
+    return has_job(connection) and fact(connection, _MOVED) == place
+
+
+def hold_for_move(connection: Connection, token: str, target: str) -> None:
+    """Keep workers away for `MOVING_S` seconds. The same `token` may do it again, to hold the job for longer.
+
+    Raises: UsageError if workers are at work, or if the time of this token was over: others may have come; JobMoved, JobMoving.
+    """
+    lock_job(connection)
+    now_s, moving = server_time(connection), json.loads(fact(connection, _MOVING) or "[]")
+    if moving and moving[0] == token:
+        if moving[2] < now_s:
+            raise UsageError(
+                "the job was not held all the time, since this process or the server was away; move it again"
+            )
+    else:
+        refuse_moved("this database", connection)
+        end_late_workers(connection)
+        if names := fetch(connection, "SELECT name FROM worker WHERE until_s > 0 ORDER BY epoch"):
+            listed = ", ".join(name for (name,) in names[:_MOST_NAMED])
+            raise UsageError(f"workers are at work ({listed}); stop the crawl first (`anabranch stop`)")
+    put_fact(connection, _MOVING, json.dumps([token, target, now_s + MOVING_S]))
+
+
+def let_go(connection: Connection, token: str) -> None:
+    """The job is not moved: let workers come again."""
+    lock_job(connection)
+    if json.loads(fact(connection, _MOVING) or "[0]")[0] == token:
+        drop_fact(connection, _MOVING)
+
+
+def put_moved(connection: Connection, token: str, target: str) -> None:
+    """Record that the job is elsewhere now. Raises: UsageError if it was not held all the time."""
+    hold_for_move(connection, token, target)
+    put_fact(connection, _MOVED, target)
+    drop_fact(connection, _MOVING)
+
+
+def put_arrival(connection: Connection, source: str) -> None:
+    """Record that this is a copy, which is crawled only if the job at `source` has moved; empty: it has."""
+    if source:
+        put_fact(connection, _ARRIVES, source)
+    else:
+        drop_fact(connection, _ARRIVES)
+
+
+def arrival_in(connection: Connection) -> str:
+    """The job that this one was copied from, if it is not known that it has moved; else empty."""
+    return (has_job(connection) and fact(connection, _ARRIVES)) or ""
+
+
+def forget_move(connection: Connection) -> None:
+    """Remove what the rows of a copy say of its own move."""
+    for name in (_MOVED, _ARRIVES, _MOVING):
+        drop_fact(connection, name)

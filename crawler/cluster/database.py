@@ -254,21 +254,29 @@ def copy_rows(database: JobDatabase, file: Path) -> None:
     if isinstance(database.address, Path):
         copy_live(database.address, file)
         return
-    tables = [*SCHEMA.sorted_tables, *METADATA.sorted_tables]
-    with JobDatabase(file) as copy, database.transaction() as source:
-        source.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-        copy.do(SCHEMA.create_all)
-        copy.do(METADATA.create_all)
-        there = {*inspect(source).get_table_names()}
-        for table in tables:
+    with JobDatabase(file) as copy:
+        copy.do(partial(copy_tables, source=database))
+
+
+def copy_tables(target: Connection, source: JobDatabase) -> None:
+    """Make the tables of a job and copy all rows of another one, as they are at one moment, in the running transaction."""
+    SCHEMA.create_all(target)
+    METADATA.create_all(target)
+    with source.transaction() as connection:
+        if not isinstance(source.address, Path):
+            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        there = {*inspect(connection).get_table_names()}
+        for table in (*SCHEMA.sorted_tables, *METADATA.sorted_tables):
             if table.name in there:
-                rows = source.execute(select(table), execution_options={"yield_per": _COPIED})
+                rows = connection.execute(select(table), execution_options={"yield_per": _COPIED})
                 for chunk in rows.mappings().partitions():
-                    copy.do(partial(_insert, table=table, rows=chunk))
+                    target.execute(table.insert(), [dict(row) for row in chunk])
 
 
-def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[Any, Any]]) -> None:
-    connection.execute(table.insert(), [dict(row) for row in rows])
+def drop_tables(connection: Connection) -> None:
+    """Remove a job, in the running transaction."""
+    METADATA.drop_all(connection)
+    SCHEMA.drop_all(connection)
 
 
 def has_job(connection: Connection) -> bool:
@@ -306,6 +314,11 @@ def fact(connection: Connection, name: str) -> str | None:
     """A fact of the job; None if it is not there."""
     found = fetch(connection, "SELECT value FROM job_fact WHERE name = :name", name=name)
     return found[0][0] if found else None
+
+
+def drop_fact(connection: Connection, name: str) -> None:
+    """Remove a fact of the job."""
+    execute(connection, "DELETE FROM job_fact WHERE name = :name", name=name)
 
 
 def put_fact(connection: Connection, name: str, value: str) -> None:

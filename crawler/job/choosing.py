@@ -96,7 +96,7 @@ class SharedOrder(NamedTuple):
 FindShared = Callable[[str | Path, Path], SharedOrder | None]
 
 #: Shares of a new job in a PostgreSQL database, and of one that several processes crawl.
-_SHARES = 128
+SHARES_OF_DATABASE = 128
 SHARES_OF_PROCESSES = 16
 
 
@@ -173,7 +173,7 @@ def _of_new(layers: Sequence[Layer], shared: SharedOrder | None) -> CrawlOrder:
     order = order_of(layers)
     shares = SHARES_OF_PROCESSES if order.crawl.processes > 1 else 1
     if order.frontier.is_in_database:
-        shares = _SHARES
+        shares = SHARES_OF_DATABASE
     return _with_shares(order, shares if shared is None else shared.shares)
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.crawler.job.folder import refuse_moved
 from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
 from anabranch.crawler.operate.contract import Notify, OperatedJob
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
@@ -48,9 +49,10 @@ def operated_folder(
 ) -> OperatedJob:
     """The job of a folder, which may be that of a worker. It is opened in its `turn`; its crawl is silent after `patience_s`.
 
-    Raises: UsageError.
+    Raises: UsageError, JobMoved.
     """
     turn = turn or nullcontext()
+    refuse_moved(directory)
     if is_embedded(directory):
         return EmbeddedFolderJob(directory, notify, turn=turn, caller=caller)
     address = _address(directory)

@@ -15,46 +15,78 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
+import tempfile
+import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, inspect
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE
 from anabranch.crawler.archive.files import finish_left_over
-from anabranch.crawler.cluster.agreement import Applicant, Wanted, join, put_changes
-from anabranch.crawler.cluster.database import JobDatabase, put_fact
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, changes_in, join, put_changes, set_order
+from anabranch.crawler.cluster.commands import (
+    MOVING_S,
+    arrival_in,
+    forget_move,
+    has_moved,
+    hold_for_move,
+    let_go,
+    put_arrival,
+    put_moved,
+)
+from anabranch.crawler.cluster.database import JobDatabase, copy_tables, drop_tables, free_all_shares, put_fact
 from anabranch.crawler.cluster.totals import BEFORE, put_totals
-from anabranch.crawler.job.changes import lasting_changes
+from anabranch.crawler.job.changes import keep_changes, lasting_changes
 from anabranch.crawler.job.checking import division_faults
-from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES
+from anabranch.crawler.job.choosing import SHARES_OF_DATABASE, SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, refuse_lost_queue
 from anabranch.crawler.job.journal import roll_back
-from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.job.state import current_round
-from anabranch.crawler.job.workerfolders import COMPLETE, OLD_NUMBER, SCRATCH, is_old_division, shared_file
+from anabranch.crawler.job.state import arrives_from, current_round, moved_to, note_arrival, note_moved
+from anabranch.crawler.job.workerfolders import (
+    COMPLETE,
+    OLD_NUMBER,
+    SCRATCH,
+    await_orphans,
+    is_old_division,
+    refuse_old_division,
+    refuse_worker,
+    shared_file,
+    worker_folders,
+)
+from anabranch.crawler.operate.finding import find_job, refuse_password
 from anabranch.crawler.order.code import refuse_withheld
+from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob
+from anabranch.crawler.run.shared_worker import count_left_over
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
 from anabranch.frontier.composition import assignment_of, clear_filter, share_rule_of
+from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
-from anabranch.frontier.jobfolder import STORE_FILE, has_store
+from anabranch.frontier.jobfolder import JOBS, STATE, STORE_FILE, has_store, is_job
 from anabranch.frontier.records import FRONT, NORMAL
+from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.schema import kept_identity
 from anabranch.frontier.stores.sql.settings import copy_settings
-from anabranch.frontier.stores.sql.sqlite import connected, identity_of, log_of, seal_of
+from anabranch.frontier.stores.sql.sqlite import connected, identity_of, log_of, seal_of, sealed
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.times import counted
 
@@ -110,15 +142,256 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES, caller: Caller = 
     return divided
 
 
+class Moved(NamedTuple):
+    """A job that was moved."""
+
+    place: str  #: where it is now
+    counts: Divided | None  #: None: it was moved as it is
+
+
+def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLES) -> Moved:
+    """Move a job (blocks): each is a folder, or the URL of a database. In a database it has several workers.
+
+    `shares`: of a job that had one worker; 0: the usual number. Logs and archive stay where they are, unless both are folders.
+    If it was killed, the same call does it again, or ends it. Cost: as `divide` for a job of one worker, and 20 µs a URL.
+
+    Raises: UsageError, CodeWithheld, OrderError if it cannot be moved; JobInUse, JobMoved, JobMoving, StoreLost; as a crawl.
+    """
+    source, target = _place(source), _place(target)
+    if source == target:
+        raise UsageError(f"{source}: is the same place; `anabranch divide` makes a job of several workers there")
+    if _has_moved(source, target):  # all but its arrival was done
+        _end_arrival(target)
+        return Moved(target, None)
+    if not (_is_database(source) or is_job(Path(source))):
+        raise UsageError(f"{source}: there is no such job")
+    _make_room(source, target)
+    if not _is_database(source) and not _is_database(target):
+        _move_folder(Path(source), Path(target))
+        return Moved(target, None)
+    with (
+        _rows_in_database(source, target, caller)
+        if _is_database(source)
+        else _rows_in_folder(
+            Path(source), shares or (SHARES_OF_DATABASE if _is_database(target) else SHARES_OF_PROCESSES), caller
+        ) as rows
+    ):
+        counts = (
+            _fill_database(target, source, rows) if _is_database(target) else _fill_folder(Path(target), source, rows)
+        )
+        rows.note(target)
+    _end_arrival(target)
+    return Moved(target, counts)
+
+
+class _Rows(NamedTuple):
+    """A job that is held for a move."""
+
+    database: JobDatabase  #: its rows, as those of several workers
+    order: CrawlOrder
+    note: Callable[[str], None]  #: record that it is at this place now
+
+
+def _is_database(place: str) -> bool:
+    return place.startswith(DATABASES)
+
+
+def _place(typed: str) -> str:
+    """The place in the one form by which two are compared. Raises: UsageError."""
+    if not _is_database(typed):
+        return str((find_job(typed) if not Path(typed).exists() and is_job(JOBS / typed) else Path(typed)).absolute())
+    refuse_password(typed)
+    return PostgresDatabase(typed).place
+
+
+def _has_moved(source: str, target: str) -> bool:
+    if not _is_database(source):
+        return moved_to(Path(source) / STATE) == target
+    with JobDatabase(source) as database, database.transaction() as connection:
+        return has_moved(connection, target)
+
+
+def settle_arrival(directory: Path) -> None:
+    """If the folder has a copy, and the job that it is a copy of notes that it has moved here, the copy is the job now.
+
+    Raises: StorageError, FrontierError.
+    """
+    source, target = arrives_from(directory / STATE), str(directory.absolute())
+    if source and _has_moved(source, target):
+        _end_arrival(target)
+
+
+def _end_arrival(target: str) -> None:
+    """The source notes that it has moved, so the copy is the job."""
+    if _is_database(target):
+        with JobDatabase(target) as database:
+            database.do(partial(put_arrival, source=""))
+    else:
+        note_arrival(Path(target) / STATE, "")
+
+
+def _make_room(source: str, target: str) -> None:
+    """Remove what a killed move has left at the target. Raises: UsageError if something else is there."""
+    if _is_database(target):
+        with JobDatabase(target) as database, database.transaction() as connection:
+            if arrival_in(connection) == source:
+                drop_tables(connection)
+            elif inspect(connection).has_table("crawl"):
+                raise UsageError(f"{target}: there is a job; name another database or schema")
+        return
+    folder = Path(target)
+    shutil.rmtree(_unfinished(folder), ignore_errors=True)
+    if is_job(folder) and arrives_from(folder / STATE) == source:
+        shutil.rmtree(folder)
+    if os.path.lexists(folder):
+        raise UsageError(f"{target}: is there already; name another folder")
+
+
+def _unfinished(folder: Path) -> Path:
+    """The folder that becomes this one when it is complete."""
+    return folder.with_name(f".{folder.name}.moving")
+
+
+def _move_folder(source: Path, target: Path) -> None:
+    """Rename the folder; to another file system copy it."""
+    with JobFolder.open(source) as job, storage_errors(target):
+        job.left_as_found(had_work=False, is_done=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            source.rename(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        else:
+            sync_folder(target.parent)
+            return
+        copy = _unfinished(target)
+        shutil.copytree(source, copy, symlinks=True, ignore=_sockets)
+        os.sync()
+        note_arrival(copy / STATE, str(source))
+        copy.rename(target)
+        sync_folder(target.parent)
+        note_moved(job.state, str(target))
+    note_arrival(target / STATE, "")
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_socket()]
+
+
+@contextmanager
+def _rows_in_folder(directory: Path, shares: int, caller: Caller) -> Iterator[_Rows]:
+    """The rows of a job in a folder, which is held meanwhile. A job of one worker gets them in a file of its own."""
+    refuse_embedded(directory)
+    refuse_worker(directory)
+    refuse_old_division(directory)
+    file = shared_file(directory)
+    with JobFolder.open(directory) as job:
+        order = begun_order(directory, caller)
+        refuse_withheld(order.code.withheld, directory, "moving it")
+
+        def note(target: str) -> None:
+            note_moved(job.state, target)
+
+        try:
+            if file is not None:
+                with sealed(file), closing(JobDatabase(file)) as database:
+                    _settle_workers(directory, database)
+                    database.do(lambda connection: put_changes(connection, lasting_changes(directory)))
+                    yield _Rows(database, order, note)
+                return
+            if order.frontier.is_shared:
+                raise UsageError(f"{directory}: is the folder of a worker; name the URL of its job's database")
+            refuse_lost_queue(job.state)
+            with storage_errors(job.state), tempfile.TemporaryDirectory(prefix="moving-", dir=job.state) as scratch:
+                store, order = order.frontier.store, _with(order, directory, shares=shares, store="")
+                _made(job, order, Path(scratch), store)
+                with closing(JobDatabase(Path(scratch) / STORE_FILE)) as database:
+                    yield _Rows(database, order, note)
+        finally:
+            job.left_as_found(had_work=False, is_done=True)
+
+
+def _settle_workers(directory: Path, database: JobDatabase) -> None:
+    """Count and collect what killed processes have left."""
+    await_orphans(directory)
+    database.do(free_all_shares)
+    folders = worker_folders(directory)
+    for folder in filter(is_job, folders):
+        with JobFolder.open(folder) as worker:
+            count_left_over(database, worker, time.time)
+    gather(directory, folders)
+
+
+@contextmanager
+def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
+    """The rows of a job in a database, from which workers are kept away meanwhile."""
+    token, ended = secrets.token_hex(8), Event()
+    with JobDatabase(url) as database:
+        order = SharedJob(database, caller=caller).order
+        refuse_withheld(order.code.withheld, url, "moving it")
+        hold = partial(hold_for_move, token=token, target=target)
+        database.do(hold)
+
+        def keep() -> None:
+            with JobDatabase(url) as holder:
+                while not ended.wait(MOVING_S / 5):
+                    with suppress(FrontierError):  # if it lasts, `note` finds that others may have come
+                        holder.do(hold)
+
+        holding = Thread(target=keep, name="hold")
+        holding.start()
+        try:
+            yield _Rows(database, order, lambda place: database.do(partial(put_moved, token=token, target=place)))
+        finally:
+            ended.set()
+            holding.join()
+            with suppress(FrontierError):
+                database.do(partial(let_go, token=token))
+
+
+def _fill_database(url: str, source: str, rows: _Rows) -> Divided:
+    """Copy the rows in one transaction."""
+    order = _with(rows.order, source, store=url)
+    with JobDatabase(url) as database, database.transaction() as connection:
+        counts = _fill(connection, rows, order)
+        put_arrival(connection, source)
+    return counts
+
+
+def _fill_folder(folder: Path, source: str, rows: _Rows) -> Divided:
+    """Copy the rows into a new folder, which gets its name when it is complete."""
+    copy = _unfinished(folder)
+    order = _with(rows.order, source, store="")
+    with storage_errors(folder):
+        with JobFolder.open(copy) as job, sealed(file := job.state / STORE_FILE):
+            with JobDatabase(file) as database, database.transaction() as connection:
+                counts = _fill(connection, rows, order)
+                changes = changes_in(connection)
+            keep_changes(copy, order, changes)
+            note_arrival(job.state, source)
+        copy.rename(folder)
+        sync_folder(folder.parent)
+    return counts
+
+
+def _fill(connection: Connection, rows: _Rows, order: CrawlOrder) -> Divided:
+    copy_tables(connection, rows.database)
+    free_all_shares(connection)
+    forget_move(connection)
+    set_order(connection, order)
+    counters = job_counts(connection).counters
+    return Divided(order.frontier.shares, counters.queued, counters.done + counters.failed + counters.disregarded)
+
+
 def _order(directory: Path, shares: int, caller: Caller) -> CrawlOrder:
     """The job's order with so many shares. Raises: UsageError, OrderError."""
-    kept = order_file(directory)
-    if kept is None:
-        raise UsageError(f"{directory}: the job has not begun; `anabranch crawl --processes N` begins it")
-    order = caller.order_of(job_layer(kept))
+    order = begun_order(directory, caller)
     refuse_withheld(order.code.withheld, directory, "dividing it")
     if order.frontier.store:
-        raise UsageError(f"{directory}: the queue is not in the job's folder, and cannot be divided")
+        raise UsageError(
+            f"{directory}: the queue is not in the job's folder, and cannot be divided; `anabranch move` moves it"
+        )
     refuse_lost_queue(directory / "state")
     return _with(order, directory, shares=shares)
 
@@ -133,8 +406,8 @@ def _with(order: CrawlOrder, place: object, **frontier: object) -> CrawlOrder:
     return order
 
 
-def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
-    """Make the new file."""
+def _made(job: JobFolder, order: CrawlOrder, scratch: Path, store: str = "") -> Divided:
+    """Make the new file. `store`: the database that has the queue, if it is not in the folder."""
     old = _old_shares(job.directory)
     parts = old or [job.directory]
     if old:
@@ -148,8 +421,8 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
         database.do(lambda connection: put_changes(connection, lasting_changes(job.directory)))
         with held_whole(SharedJob(database, order)) as whole:
             for part in parts:
-                _copy_settings(part, database, order)
-            for lines in chain((_lines(part) for part in parts), (_under_way(part) for part in old)):
+                _copy_settings(store or part / "state" / STORE_FILE, database, order)
+            for lines in chain((_lines(part, store) for part in parts), (_under_way(part) for part in old)):
                 load_dump(lines, whole.frontier.operations.loading)
             whole.frontier.flush()
             counts = whole.frontier.counts()
@@ -187,10 +460,11 @@ def _totals(part: Path) -> list[Any]:
         return accounts.changed(all_rows=True).rows
 
 
-def _copy_settings(part: Path, database: JobDatabase, order: CrawlOrder) -> None:
+def _copy_settings(store: Path | str, database: JobDatabase, order: CrawlOrder) -> None:
     """Of the queues and hosts of a job of one worker, or of an old share."""
     asked = frontier_order(order)
-    with connected(part / "state" / STORE_FILE, None) as source, source.begin():
+    opened = connected(store, None) if isinstance(store, Path) else PostgresDatabase(store).connected()
+    with opened as source, source.begin():
         database.do(
             lambda target: copy_settings(
                 source, target, share_rule_of(asked), assignment_of(asked), order.frontier.total_budget
@@ -199,13 +473,13 @@ def _copy_settings(part: Path, database: JobDatabase, order: CrawlOrder) -> None
 
 
 @contextmanager
-def _opened(part: Path) -> Iterator[SqlStore]:
-    """The rows of a job, whose lock the caller has, or of one of its old shares."""
+def _opened(part: Path, address: str = "") -> Iterator[SqlStore]:
+    """The rows of a job, whose lock the caller has, or of one of its old shares; `address`: in this database."""
     lock = take_job_lock(part) if part.parent.name == _OLD_SHARES else None
     file = part / "state" / STORE_FILE
     try:
-        store = SqlStore(file)
-        store.open(identity_of(file), 0.0, lambda: None)
+        store = SqlStore(address or file)
+        store.open(_identity(address) if address else identity_of(file), 0.0, lambda: None)
         try:
             yield store
         finally:
@@ -215,8 +489,14 @@ def _opened(part: Path) -> Iterator[SqlStore]:
             os.close(lock)
 
 
-def _lines(part: Path) -> Iterator[str]:
-    with _opened(part) as store:
+def _identity(address: str) -> dict[str, str]:
+    """What the store in a database was opened with last."""
+    with PostgresDatabase(address).connected() as connection, connection.begin():
+        return kept_identity(connection)
+
+
+def _lines(part: Path, address: str = "") -> Iterator[str]:
+    with _opened(part, address) as store:
         yield from dump_lines(store)
 
 

@@ -80,6 +80,12 @@ class JobMoved(CrawlerError):
     exit_code = ExitCode.USAGE
 
 
+class JobMoving(CrawlerError):
+    """The job is being moved at this moment."""
+
+    exit_code = ExitCode.STORE_OR_JOB_IN_USE
+
+
 class StoreLost(CrawlerError):
     """The job has seeds but its store is gone: continuing would silently crawl nothing."""
 

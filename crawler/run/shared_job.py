@@ -29,6 +29,7 @@ from anabranch.crawler.cluster.commands import (
     put_desired_state,
     put_drained,
     put_wish,
+    refuse_moved,
     take_answer,
     withdraw,
 )
@@ -182,6 +183,7 @@ class SharedJob:
         with self.database.transaction() as connection:
             if not has_job(connection) or fact(connection, "order") is None:
                 raise UsageError(f"{self.database.place}: there is no job of several workers")
+            refuse_moved(self.database.place, connection)
 
     @cached_property
     def order(self) -> CrawlOrder:

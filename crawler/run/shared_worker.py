@@ -74,7 +74,7 @@ async def crawl_shared(
             who, joined = await asyncio.to_thread(_join, database, wanted, job)
         except StaysAway:
             await _finish_files(database, order, job)
-            await asyncio.to_thread(_count_left_over, database, job, machine_s)
+            await asyncio.to_thread(count_left_over, database, job, machine_s)
             raise
         hooks.notify(_joined_line(database, joined))
         if joined.absent:
@@ -129,7 +129,7 @@ async def _finish_files(database: JobDatabase, order: CrawlOrder, job: JobFolder
         await uploading.finish()
 
 
-def _count_left_over(database: JobDatabase, job: JobFolder, clock: Callable[[], float]) -> None:
+def count_left_over(database: JobDatabase, job: JobFolder, clock: Callable[[], float]) -> None:
     """Count in the job what a killed run of this worker has counted in its folder alone. Blocks.
 
     Raises: StorageError, StoreUnavailable, AccountsDamaged.

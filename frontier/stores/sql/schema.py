@@ -271,6 +271,12 @@ def identity_of(connection: Connection, facts: Mapping[str, str]) -> str:
     return facts.get(_NAME) or str(fetch(connection, statements.FACT, (_NAME,))[0][0])
 
 
+def kept_identity(connection: Connection) -> dict[str, str]:
+    """The facts that may not change, with which the store must be opened."""
+    facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+    return {name.removeprefix(IDENTITY): value for name, value in facts.items() if name.startswith(IDENTITY)}
+
+
 def openings(connection: Connection) -> dict[str, int]:
     """All openings of a sole owner that are remembered, with the number of the last batch of each."""
     return _history(dict(fetch(connection, statements.FACTS)))
