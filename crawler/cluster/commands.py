@@ -43,7 +43,7 @@ OPERATOR = "operator"
 #: Workers that a line names.
 _MOST_NAMED = 20
 #: A job that is moved is held for so long, again and again.
-MOVING_S = 10.0
+MOVING_S = 5.0
 #: Answers that were not read within this time are removed.
 _FORGOTTEN_S = 600.0
 

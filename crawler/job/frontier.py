@@ -249,7 +249,8 @@ def _check_place(state: Path, address: str, *, is_old: bool) -> None:
     """Raises: StoreLost if the queue is not in the file, memory or database that the order names."""
     if address and has_store(state):
         other = "memory" if address == MEMORY else "a database"
-        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store")
+        move = "" if address == MEMORY else f", or move the job: `anabranch move {state.parent} {address}`"
+        raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store{move}")
     if is_old and address == MEMORY:
         raise StoreLost(f"{state}: the queue is in a database, not in memory; leave out [frontier] store")
     if is_old and not address and not has_store(state):

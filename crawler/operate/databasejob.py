@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from anabranch.crawler.cluster.commands import DesiredState, Wish
+from anabranch.crawler.cluster.commands import DesiredState, Wish, refuse_moved
 from anabranch.crawler.cluster.database import JobDatabase, copy_rows, free_all_shares
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
@@ -251,6 +252,8 @@ class DatabaseJob:
                 elif not who_holds(directory)[0]:
                     address = stack.enter_context(readable_job(directory)) / STATE / STORE_FILE
             database = stack.enter_context(closing(JobDatabase(address)))
+            if not reads:
+                database.do(partial(refuse_moved, database.place))
             yield SharedJob(database, caller=self.caller)
 
 

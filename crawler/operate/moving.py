@@ -71,7 +71,7 @@ from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import JobMoving, OrderError, StoreLost, UsageError, storage_errors
 from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.shared_worker import count_left_over
@@ -94,6 +94,10 @@ from anabranch.frontier.times import counted
 _OLD_SHARES = "shares"
 #: Rows of links that are read at a time, some 128 KB each.
 _PARCELS_AT_ONCE = 4
+
+
+#: Between two looks whether a move that was killed holds the job no more.
+_LOOK_S = 0.2
 
 
 class AlreadyDivided(UsageError):
@@ -257,22 +261,27 @@ def _move_folder(source: Path, target: Path) -> None:
     with JobFolder.open(source) as job, storage_errors(target):
         job.left_as_found(had_work=False, is_done=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            source.rename(target)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-        else:
+        if not _renamed(source, target):
+            copy = _unfinished(target)
+            shutil.copytree(source, copy, symlinks=True, ignore=_sockets)
+            os.sync()
+            note_arrival(copy / STATE, str(source))
+            copy.rename(target)
             sync_folder(target.parent)
-            return
-        copy = _unfinished(target)
-        shutil.copytree(source, copy, symlinks=True, ignore=_sockets)
-        os.sync()
-        note_arrival(copy / STATE, str(source))
-        copy.rename(target)
-        sync_folder(target.parent)
-        note_moved(job.state, str(target))
-    note_arrival(target / STATE, "")
+            note_moved(job.state, str(target))
+            _end_arrival(str(target))
+
+
+def _renamed(source: Path, target: Path) -> bool:
+    """Rename a folder, durably; False if the target is on another file system."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    sync_folder(target.parent)
+    return True
 
 
 def _sockets(folder: str, names: list[str]) -> list[str]:
@@ -331,7 +340,7 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
         order = SharedJob(database, caller=caller).order
         refuse_withheld(order.code.withheld, url, "moving it")
         hold = partial(hold_for_move, token=token, target=target)
-        database.do(hold)
+        _hold(database, hold)
 
         def keep() -> None:
             with JobDatabase(url) as holder:
@@ -348,6 +357,17 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
             holding.join()
             with suppress(FrontierError):
                 database.do(partial(let_go, token=token))
+
+
+def _hold(database: JobDatabase, hold: Callable[[Connection], None]) -> None:
+    """Begin to hold the job; a move that was killed still holds it for a moment. Raises: as `hold_for_move`."""
+    latest_s = time.monotonic() + 2 * MOVING_S
+    while True:
+        try:
+            return database.do(hold)
+        except JobMoving:
+            if time.monotonic() > latest_s or not database.wait(_LOOK_S):
+                raise
 
 
 def _fill_database(url: str, source: str, rows: _Rows) -> Divided:

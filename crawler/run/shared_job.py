@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -54,7 +55,7 @@ from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, is_dominated, mostly_failed
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobMoving, UsageError
 from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
@@ -183,7 +184,8 @@ class SharedJob:
         with self.database.transaction() as connection:
             if not has_job(connection) or fact(connection, "order") is None:
                 raise UsageError(f"{self.database.place}: there is no job of several workers")
-            refuse_moved(self.database.place, connection)
+            with suppress(JobMoving):  # it can be looked at meanwhile
+                refuse_moved(self.database.place, connection)
 
     @cached_property
     def order(self) -> CrawlOrder:

@@ -37,7 +37,7 @@ from anabranch.crawler.job.state import (
 )
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.errors import ExitCode, StaysAway, storage_errors
+from anabranch.crawler.outcomes.errors import ExitCode, JobMoving, StaysAway, storage_errors
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.shared_run import SharedRun
@@ -155,7 +155,7 @@ def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[Applic
     """Join as the worker of this folder. Clears the filter of an earlier round. Blocks while the server is away.
 
     A worker that is at work from another folder, of which this one is a copy, renews its lease; one that is dead does not, and
-    this one waits for the end of its lease. Raises: FolderCopied; as `join`.
+    this one waits for the end of its lease. It waits for the end of a move, too. Raises: FolderCopied; as `join`.
     """
     order = wanted.order
     worker = worker_of(job.state)
@@ -182,6 +182,9 @@ def _joined(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             return join(database, wanted, who)
         except StoreUnavailable as error:
             if not database.may_try_again(error):
+                raise
+        except JobMoving:  # it stays here if the move is given up
+            if not database.wait(_LEASE_LOOK_S):
                 raise
         except FolderCopied as error:
             if error.until_s > until_s:  # renewed meanwhile, so it is at work

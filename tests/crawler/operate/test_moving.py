@@ -1,24 +1,31 @@
 """A job that one process has begun is divided, whoever is killed meanwhile, and nothing is missing."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.cluster.database import JobDatabase, fetch
-from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.cluster import commands
+from anabranch.crawler.cluster.database import JobDatabase, fetch, has_job
+from anabranch.crawler.job.folder import JobFolder, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.workerfolders import is_old_division, shared_file
 from anabranch.crawler.operate import moving
-from anabranch.crawler.operate.moving import Divided, divide
+from anabranch.crawler.operate.moving import Divided, divide, move, settle_arrival
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
-from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, OrderError, UsageError
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.stopped_verbs import opened_whole
+from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from tests.postgres_server import server
 
 
 @pytest.fixture
@@ -129,3 +136,66 @@ def test_links_under_way_in_an_earlier_version_keep_what_they_say() -> None:
     assert moving._link("http://a/", "http://b/", "L") == {"url": "http://b/", "via": "http://a/", "hops": "L"}
     said = moving._link(None, "http://b/", None, "\x01", "k", True, False, 7)
     assert said == {"url": "http://b/", "payload": "AQ==", "key": "aw==", "precedence": 0x107}
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    with server() as url:
+        yield url.replace(":@", "@")
+
+
+def moved_by_a_process_that_dies(step: str, source: str, target: str, *, is_far: bool) -> None:
+    """Move in a process that is gone before this step; `is_far`: the target is on another file system."""
+
+    def gone(*_: object, **__: object) -> None:
+        os._exit(9)
+
+    if (child := os.fork()) == 0:
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(moving, step, gone)
+                if is_far:
+                    patch.setattr(moving, "_renamed", lambda *_: False)
+                move(source, target)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def is_crawled(place: str) -> bool:
+    """Whether a crawl would begin there."""
+    try:
+        if not place.startswith("postgresql"):
+            settle_arrival(Path(place))
+            refuse_moved(Path(place))
+            return is_job(Path(place))
+        with JobDatabase(place) as database, database.transaction() as connection:
+            if not has_job(connection):
+                return False
+            with suppress(JobMoving):  # a worker waits for its end
+                commands.refuse_moved(place, connection)
+            return True
+    except JobMoved:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("way", "step"),
+    [("there", step) for step in ("_fill", "copy_tables", "put_arrival", "note_moved", "_end_arrival")]
+    + [("back", step) for step in ("_fill", "keep_changes", "note_arrival", "put_moved", "_end_arrival")]
+    + [("far", step) for step in ("note_arrival", "note_moved", "_end_arrival")],
+)
+def test_one_job_is_crawled_whatever_step_is_the_last_one(
+    job: Path, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, step: str
+) -> None:
+    """Until the source has its note it is the source; and the same call ends the move."""
+    for module in (commands, moving):  # a killed move holds the job for so long
+        monkeypatch.setattr(module, "MOVING_S", 0.5)
+    source, target = str(job), str(tmp_path / "new") if way == "far" else PostgresDatabase(store).place
+    if way == "back":
+        move(source, target)
+        source, target = target, str(tmp_path / "back")
+    moved_by_a_process_that_dies(step, source, target, is_far=way == "far")
+    assert [is_crawled(source), is_crawled(target)] == ([False, True] if step == "_end_arrival" else [True, False])
+    move(source, target)
+    assert [is_crawled(source), is_crawled(target)] == [False, True]
