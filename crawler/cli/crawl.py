@@ -33,7 +33,7 @@ from anabranch.crawler.job.choosing import (
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.job.state import arrives_from, has_queue_in_memory
+from anabranch.crawler.job.state import has_queue_in_memory
 from anabranch.crawler.job.workerfolders import (
     await_orphans,
     await_orphans_of_free,
@@ -90,8 +90,7 @@ def _run(command: CrawlCommand) -> int:
         )
     chosen = choose(command, _shared_order)
     refuse_worker(chosen.directory)
-    if arrives_from(chosen.directory / STATE):
-        settle_arrival(chosen.directory)
+    settle_arrival(chosen.directory)
     if not command.fresh and is_old_division(chosen.directory):
         divided = divide(chosen.directory, caller=Caller(command.run_code, command.layers))
         say(f"anabranch: {chosen.directory}: {divided_line(divided)}")

@@ -7,7 +7,7 @@ from rich.console import Console
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.operate.finding import find_job
-from anabranch.crawler.operate.moving import AlreadyDivided, Moved, divide, divided_line, move
+from anabranch.crawler.operate.moving import AlreadyDivided, MovedJob, divide, divided_line, move
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.outcomes.errors import UsageError
@@ -44,7 +44,7 @@ def run_move(source: str, target: str, shares: int, *, run_code: bool = False) -
     return guarded(run)
 
 
-def moved_line(source: str, moved: Moved) -> str:
+def moved_line(source: str, moved: MovedJob) -> str:
     """What was done, and how to go on. Pure."""
     counts = "" if moved.counts is None else f", {divided_line(moved.counts)}"
     begins = "--store" if moved.place.startswith(DATABASES) else "--job"

@@ -24,15 +24,18 @@ from anabranch.crawler.cluster.commands import (
     absent_workers,
     desired_state,
     drained_workers,
+    forget_move,
     put_desired_state,
     put_wish,
     refuse_moved,
 )
 from anabranch.crawler.cluster.database import (
     JobDatabase,
+    copy_tables,
     execute,
     fact,
     fetch,
+    free_all_shares,
     has_job,
     has_workers,
     lock_job,
@@ -67,6 +70,7 @@ from anabranch.crawler.outcomes.errors import (
     UsageError,
 )
 from anabranch.frontier.jobfolder import ORDER_FILE
+from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.worker import end_late_workers
@@ -509,6 +513,15 @@ def changes_in(connection: Connection) -> list[Change]:
 def put_changes(connection: Connection, changes: Sequence[Change]) -> None:
     """Keep what operators changed in the order while the job lived."""
     put_fact(connection, _LASTING, json.dumps(changes))
+
+
+def copy_job(connection: Connection, source: JobDatabase, order: CrawlOrder) -> Counters:
+    """Copy a job into an empty database in the running transaction, to be crawled by this order. Returns its counts."""
+    copy_tables(connection, source)
+    free_all_shares(connection)
+    forget_move(connection)
+    set_order(connection, order)
+    return job_counts(connection).counters
 
 
 def settings_of_run(connection: Connection) -> list[list[str]]:

@@ -44,8 +44,8 @@ from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.sql import execution, statements
 from anabranch.frontier.stores.sql.livecopy import copy_live
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql.schema import CRAWL, renew_shared
 from anabranch.frontier.stores.sql.schema import METADATA as SCHEMA
-from anabranch.frontier.stores.sql.schema import renew_shared
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 from anabranch.frontier.stores.sql.store import RETRY_S
 from anabranch.frontier.stores.sql.worker import end_all_workers
@@ -277,6 +277,11 @@ def drop_tables(connection: Connection) -> None:
     """Remove a job, in the running transaction."""
     METADATA.drop_all(connection)
     SCHEMA.drop_all(connection)
+
+
+def has_tables(connection: Connection) -> bool:
+    """Whether there are tables of a job, of one worker or of several."""
+    return has_job(connection) or inspect(connection).has_table(CRAWL.name)
 
 
 def has_job(connection: Connection) -> bool:

@@ -28,23 +28,20 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, inspect
-
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE
 from anabranch.crawler.archive.files import finish_left_over
-from anabranch.crawler.cluster.agreement import Applicant, Wanted, changes_in, join, put_changes, set_order
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, changes_in, copy_job, join, put_changes
 from anabranch.crawler.cluster.commands import (
     MOVING_S,
     arrival_in,
-    forget_move,
     has_moved,
     hold_for_move,
     let_go,
     put_arrival,
     put_moved,
 )
-from anabranch.crawler.cluster.database import JobDatabase, copy_tables, drop_tables, free_all_shares, put_fact
+from anabranch.crawler.cluster.database import JobDatabase, drop_tables, free_all_shares, has_tables, put_fact
 from anabranch.crawler.cluster.totals import BEFORE, put_totals
 from anabranch.crawler.job.changes import keep_changes, lasting_changes
 from anabranch.crawler.job.checking import division_faults
@@ -71,7 +68,7 @@ from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import JobMoving, OrderError, StoreLost, UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import CrawlerError, JobMoving, OrderError, StoreLost, UsageError, storage_errors
 from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.shared_worker import count_left_over
@@ -82,8 +79,8 @@ from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
 from anabranch.frontier.jobfolder import JOBS, STATE, STORE_FILE, has_store, is_job
 from anabranch.frontier.records import FRONT, NORMAL
+from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
-from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.schema import kept_identity
 from anabranch.frontier.stores.sql.settings import copy_settings
 from anabranch.frontier.stores.sql.sqlite import connected, identity_of, log_of, seal_of, sealed
@@ -146,14 +143,14 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES, caller: Caller = 
     return divided
 
 
-class Moved(NamedTuple):
+class MovedJob(NamedTuple):
     """A job that was moved."""
 
     place: str  #: where it is now
     counts: Divided | None  #: None: it was moved as it is
 
 
-def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLES) -> Moved:
+def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLES) -> MovedJob:
     """Move a job (blocks): each is a folder, or the URL of a database. In a database it has several workers.
 
     `shares`: of a job that had one worker; 0: the usual number. Logs and archive stay where they are, unless both are folders.
@@ -166,13 +163,13 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
         raise UsageError(f"{source}: is the same place; `anabranch divide` makes a job of several workers there")
     if _has_moved(source, target):  # all but its arrival was done
         _end_arrival(target)
-        return Moved(target, None)
+        return MovedJob(target, None)
     if not (_is_database(source) or is_job(Path(source))):
         raise UsageError(f"{source}: there is no such job")
     _make_room(source, target)
     if not _is_database(source) and not _is_database(target):
         _move_folder(Path(source), Path(target))
-        return Moved(target, None)
+        return MovedJob(target, None)
     with (
         _rows_in_database(source, target, caller)
         if _is_database(source)
@@ -185,7 +182,7 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
         )
         rows.note(target)
     _end_arrival(target)
-    return Moved(target, counts)
+    return MovedJob(target, counts)
 
 
 class _Rows(NamedTuple):
@@ -240,7 +237,7 @@ def _make_room(source: str, target: str) -> None:
         with JobDatabase(target) as database, database.transaction() as connection:
             if arrival_in(connection) == source:
                 drop_tables(connection)
-            elif inspect(connection).has_table("crawl"):
+            elif has_tables(connection):
                 raise UsageError(f"{target}: there is a job; name another database or schema")
         return
     folder = Path(target)
@@ -345,7 +342,7 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
         def keep() -> None:
             with JobDatabase(url) as holder:
                 while not ended.wait(MOVING_S / 5):
-                    with suppress(FrontierError):  # if it lasts, `note` finds that others may have come
+                    with suppress(FrontierError, CrawlerError):  # if it lasts, `note` finds that others may have come
                         holder.do(hold)
 
         holding = Thread(target=keep, name="hold")
@@ -359,7 +356,7 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
                 database.do(partial(let_go, token=token))
 
 
-def _hold(database: JobDatabase, hold: Callable[[Connection], None]) -> None:
+def _hold(database: JobDatabase, hold: Callable[..., None]) -> None:
     """Begin to hold the job; a move that was killed still holds it for a moment. Raises: as `hold_for_move`."""
     latest_s = time.monotonic() + 2 * MOVING_S
     while True:
@@ -374,7 +371,7 @@ def _fill_database(url: str, source: str, rows: _Rows) -> Divided:
     """Copy the rows in one transaction."""
     order = _with(rows.order, source, store=url)
     with JobDatabase(url) as database, database.transaction() as connection:
-        counts = _fill(connection, rows, order)
+        counts = _divided(order, copy_job(connection, rows.database, order))
         put_arrival(connection, source)
     return counts
 
@@ -386,7 +383,7 @@ def _fill_folder(folder: Path, source: str, rows: _Rows) -> Divided:
     with storage_errors(folder):
         with JobFolder.open(copy) as job, sealed(file := job.state / STORE_FILE):
             with JobDatabase(file) as database, database.transaction() as connection:
-                counts = _fill(connection, rows, order)
+                counts = _divided(order, copy_job(connection, rows.database, order))
                 changes = changes_in(connection)
             keep_changes(copy, order, changes)
             note_arrival(job.state, source)
@@ -395,12 +392,7 @@ def _fill_folder(folder: Path, source: str, rows: _Rows) -> Divided:
     return counts
 
 
-def _fill(connection: Connection, rows: _Rows, order: CrawlOrder) -> Divided:
-    copy_tables(connection, rows.database)
-    free_all_shares(connection)
-    forget_move(connection)
-    set_order(connection, order)
-    counters = job_counts(connection).counters
+def _divided(order: CrawlOrder, counters: Counters) -> Divided:
     return Divided(order.frontier.shares, counters.queued, counters.done + counters.failed + counters.disregarded)
 
 

@@ -4,12 +4,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from anabranch.crawler.cluster import commands
-from anabranch.crawler.cluster.database import JobDatabase, fetch, has_job
+from anabranch.crawler.cluster.database import JobDatabase, drop_fact, fetch, has_job
 from anabranch.crawler.job.folder import JobFolder, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
@@ -181,21 +182,22 @@ def is_crawled(place: str) -> bool:
 
 @pytest.mark.parametrize(
     ("way", "step"),
-    [("there", step) for step in ("_fill", "copy_tables", "put_arrival", "note_moved", "_end_arrival")]
-    + [("back", step) for step in ("_fill", "keep_changes", "note_arrival", "put_moved", "_end_arrival")]
+    [("there", step) for step in ("copy_job", "_divided", "put_arrival", "note_moved", "_end_arrival")]
+    + [("back", step) for step in ("copy_job", "keep_changes", "note_arrival", "put_moved", "_end_arrival")]
     + [("far", step) for step in ("note_arrival", "note_moved", "_end_arrival")],
 )
 def test_one_job_is_crawled_whatever_step_is_the_last_one(
-    job: Path, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, step: str
+    job: Path, store: str, tmp_path: Path, way: str, step: str
 ) -> None:
     """Until the source has its note it is the source; and the same call ends the move."""
-    for module in (commands, moving):  # a killed move holds the job for so long
-        monkeypatch.setattr(module, "MOVING_S", 0.5)
     source, target = str(job), str(tmp_path / "new") if way == "far" else PostgresDatabase(store).place
     if way == "back":
         move(source, target)
         source, target = target, str(tmp_path / "back")
     moved_by_a_process_that_dies(step, source, target, is_far=way == "far")
     assert [is_crawled(source), is_crawled(target)] == ([False, True] if step == "_end_arrival" else [True, False])
+    if way == "back":  # the time is over for which a killed move holds the job
+        with JobDatabase(store) as database:
+            database.do(partial(drop_fact, name="moving"))
     move(source, target)
     assert [is_crawled(source), is_crawled(target)] == [False, True]
