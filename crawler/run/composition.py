@@ -67,7 +67,7 @@ _SEARCHED_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShare:
-    """What differs in a run of one of several workers of a job; see `shared_run`."""
+    """The parts of a run that differ when the run is one of several workers of a job; see `shared_run`."""
 
     book: Book  #: the job's seeds
     metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job

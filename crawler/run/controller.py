@@ -129,10 +129,10 @@ class CrawlController:
         return facts.code
 
     async def crawl(self) -> RunFacts:
-        """The same without signals and without a report to the operator: for a program that has a loop of its own.
+        """Crawl as `run` does, but without signals and without a report to the operator: for a program with its own event loop.
 
-        A worker that was away for too long opens the job again, and gets other shares. So does a run whose store was set back,
-        and goes on from there, unless it happens again and again without a fetch between.
+        A worker that was away for too long opens the job again and gets other shares. A run whose store was set back opens the
+        job again and goes on with what the store has, at most `_MOST_SET_BACK` times in a row without a fetch between.
         """
         fetched_bytes, set_back = 0, 0
         while True:
@@ -171,7 +171,7 @@ class CrawlController:
 
     @property
     def detail(self) -> str:
-        """What named thing ended it, such as a service; empty if the ending says all."""
+        """The name of what ended the run, such as a service; empty if the ending says all."""
         return self._run_state.detail
 
     def reopen_logs(self) -> None:

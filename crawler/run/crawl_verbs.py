@@ -180,12 +180,12 @@ def settings_argument(given: Arguments) -> list[str]:
 
 
 def changed_facts(changes: Sequence[Change], note: str = "") -> Facts:
-    """What differs, for `set`; and what follows from it at once, if the operator may not expect it."""
+    """Return the facts of `set`: each change with its line, and a note of an immediate effect that may be unexpected."""
     return {"changes": [{**change._asdict(), "line": str(change)} for change in changes], "note": note}
 
 
 class LimitUse(NamedTuple):
-    """What a job has used of its limits."""
+    """The amounts of its limits that a job has used."""
 
     pages: int
     fetched_bytes: int

@@ -188,7 +188,7 @@ def _rule_words(rule: Template) -> str:
 
 
 def _of_earlier_round(entry: CrawlLogEntry, now_s: float) -> Facts:
-    """What the last line of crawl.log means for a URL that the store does not have. Pure."""
+    """Return the state and the reason of a URL that the store does not have, by its last line of crawl.log. Pure."""
     at = clock_words(entry.logged_s, now_s)
     if entry.status == FetchStatus.DELETED:
         return {"state": "removed", "reason": f"an operator removed it from the queue at {at}"}

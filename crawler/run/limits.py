@@ -75,7 +75,7 @@ class RunLimits:
         self.check_bytes()
 
     def counting(self, dispose: Dispose) -> Dispose:
-        """The same disposition, after which the bytes are checked."""
+        """Return a disposition that calls `dispose` and then compares the bytes with their limit."""
 
         async def disposed(visit: Visit) -> OutcomeKind | None:
             kind = await dispose(visit)
@@ -112,7 +112,7 @@ class RunLimits:
 
     @property
     def _pages_left(self) -> int | None:
-        """Of this run."""
+        """The page limit of this run: the order's limit minus the pages of earlier runs; None: no limit."""
         return max(self._order.pages - self._done, 0) if self._order.pages else None
 
     def _set_timer(self) -> None:

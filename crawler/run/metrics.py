@@ -118,7 +118,7 @@ class RunMetrics:
 
 
 def process_numbers() -> dict[str, float]:
-    """What this process takes."""
+    """Return the memory and the CPU time of this process as metrics."""
     return {
         "anabranch_process_resident_memory_bytes": memory_of_process().resident * 1024,
         "anabranch_process_cpu_seconds_total": time.process_time(),

@@ -51,7 +51,7 @@ MOST_NAMES = 100_000
 
 
 class Service(NamedTuple):
-    """What is known of one service."""
+    """A service that many hosts share, as the run knows it."""
 
     needs: Callable[[GateKey], bool]  #: whether the URLs behind a gate need it
     has_worked: Callable[[], bool]  #: in this run

@@ -89,7 +89,7 @@ _VERBS: Mapping[Wish, tuple[str, Mapping[str, Any]]] = {
 
 
 class _News(NamedTuple):
-    """What a look at the job's rows has found."""
+    """The results of one look at the job's rows."""
 
     number: int  #: of the operator's last wish
     wish: Wish
@@ -139,7 +139,7 @@ class SharedRun:
 
     @property
     def share(self) -> JobShare:
-        """What the run's parts need."""
+        """The `JobShare` that the run's parts work with."""
         return JobShare(
             book=self._book,
             metered=self._metered,
@@ -171,7 +171,7 @@ class SharedRun:
     def shown(
         self, show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]
     ) -> Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]:
-        """The same display; what it shows is written for the job's status, too."""
+        """Return a display that calls `show` and keeps the source of its snapshots, from which the job's status is written."""
 
         async def both(take: Callable[[], CrawlSnapshot]) -> None:
             self._take = take
@@ -304,7 +304,7 @@ class SharedRun:
         return totals
 
     def _view_totals(self, accounts: Accounts) -> AccountsView:
-        """Of all workers, those that are gone, too; blocks. While it is open it needs no server."""
+        """Return a view of the totals of all workers, those that have ended included (blocks). An open view needs no server."""
         rows = self._database.do(partial(self._exchange_totals, accounts.changed(all_rows=True)))
         return view_of(rows)
 

@@ -145,7 +145,7 @@ def count_left_over(database: JobDatabase, job: JobFolder, clock: Callable[[], f
 
 
 def _uploading(order: CrawlOrder, job: JobFolder, name: str, register: Callable[[Uploaded], None]) -> Uploading | None:
-    """What uploads the files of the worker of this name; None if the order does not ask for it."""
+    """Return the uploader of this worker's files; None if the order asks for none, or another process writes to the archive."""
     if not (order.write.warc and order.write.upload and job.has_own_warc):
         return None
     return Uploading(job, f"{order.write.upload.rstrip('/')}/{name}", register)

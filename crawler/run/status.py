@@ -107,7 +107,7 @@ class ProgressReporter:
         self._log.write_event(CrawlEvent.ENDED, reason)
 
     def last(self) -> ProgressFacts | None:
-        """What the last line of the log says; None before the first."""
+        """Return the facts of the log's last line; None before the first."""
         return self._last
 
     async def _facts(self) -> ProgressFacts:
@@ -200,7 +200,7 @@ class RunStatus:
 
 
 def opening_facts(context: RunContext) -> Facts:
-    """The same while the job is being opened: nothing is counted yet."""
+    """Return the facts of `status --json` while the job is being opened: nothing is counted yet."""
     name, state = context.job.directory.name, context.run_state
     now = CrawlSnapshot(job=name, workers=context.order.crawl.workers, paused=state.pause_reason)
     return status_facts(now, state.phase.value, "", pid=os.getpid())
@@ -257,8 +257,9 @@ def stopped_facts(
     is_done: bool,
     ending: str = "",
 ) -> Facts:
-    """The same for a job that no process crawls, with the counts of all its runs. `ending` is why the last one ended; that
-    nothing was left counts only while it is so. Pure.
+    """Return the facts of `status --json` for a job that no process crawls, with the counts of all its runs. Pure.
+
+    `ending` is why the last run ended. One that says that nothing was left is ignored if URLs are queued now.
     """
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]

@@ -118,7 +118,7 @@ def summed_snapshot(workers: Sequence[Mapping[str, Any]], job: str, elapsed_s: f
 
 
 def _awaits(workers: Sequence[Mapping[str, Any]]) -> str:
-    """What the first worker that waits for something waits for, with its name."""
+    """Return what the first waiting worker waits for, with its name; empty if none waits."""
     for worker in workers:
         if worker["awaits"]:
             return f"worker {worker['name']} {worker['awaits']}" if worker.get("name") else str(worker["awaits"])
@@ -132,7 +132,7 @@ def _services_of(workers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
 
 
 def _totals_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Of the job; None before any worker has opened it."""
+    """Return the totals of the job; None before any worker has opened it."""
     totals = [worker["totals"] for worker in workers if worker["totals"] is not None]
     return merged_totals(totals) if totals else None
 

@@ -141,7 +141,7 @@ def totals_facts(statistics: FrontierStatistics) -> Facts:
 
 
 def totals_of_counts(counts: FrontierCounts) -> Facts:
-    """The same from the counters alone: inactive queues and open gates are not counted. Pure."""
+    """Return the facts of `totals_facts` from the counters alone, which count no inactive queues and no open gates. Pure."""
     queues = {state.value: counts.queues.get(state.value, 0) for state in QueueState}
     return {**{name: getattr(counts, name, 0) for name in _TOTALS}, "queues": queues, "why_idle": ""}
 
