@@ -81,7 +81,7 @@ def check(examined: Examined, name: str) -> Check:
 
 
 def order_warnings(order: CrawlOrder) -> list[str]:
-    """What an order without faults lacks, or does in a way that few want; a line each."""
+    """Return a warning line for each thing that a faultless order lacks or does in a way that few want."""
     lines = []
     if not (order.agent.contact or order.agent.user_agent):
         lines.append("no contact is configured, site owners cannot reach you; set agent.contact (--contact URL)")
@@ -101,7 +101,7 @@ def filter_warning(order: CrawlOrder) -> str:
 
 
 def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:
-    """What a run would report; `bad` has a line for each text that is no seed."""
+    """Yield the warnings that a run would report; `bad` has a line for each text that is no seed."""
     yield from (f"{line}; it would be skipped" for line in bad)
     if warning := policy_warning([examined.order.frontier.policy]):
         yield f"{named_in(examined.layers, 'frontier', 'policy')}: {warning}"

@@ -80,7 +80,7 @@ class LineFile(JournalSink):
         return self._open.follow()
 
     def marks(self) -> Mapping[str, FileMark]:
-        """Of the file; nothing after `close`."""
+        """Return the mark of the file by its name; empty after `close`."""
         return {} if self._file is None else {self._path.name: self._file.mark()}
 
     def append(self, entries: Sequence[JournalEntry]) -> None:

@@ -91,7 +91,7 @@ def last_order_file(directory: Path) -> Path | None:
 
 
 def edited_tables(directory: Path) -> dict[str, Any]:
-    """What people changed in the job's order since its last run, as tables of an order. Raises: StorageError."""
+    """Return people's changes of the job's order since its last run, as tables of an order. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
         kept = _kept(copy)

@@ -92,7 +92,7 @@ NOT_TAKEN = "a seed cannot be taken"
 
 
 class Added(NamedTuple):
-    """What became of a seed that was added."""
+    """The result of adding a seed."""
 
     verdict: str  #: new, known, hidden, refused or later
     reason: str = ""  #: where a known one is, or why it was not added
