@@ -307,7 +307,7 @@ class Accounts:
 
 
 def _counts_of_line(line: bytes) -> LineCounts | None:
-    """What a line adds; None if it is not a line of crawl.log."""
+    """Return the counts that a line adds; None if it is not a line of crawl.log."""
     try:
         return counts_of(parse_crawl_log_line(line))
     except NotALogLine:

@@ -38,7 +38,7 @@ _MAX_HOST_CHARS = 255
 
 @dataclass(slots=True)
 class Totals:
-    """What was fetched from a host, or in all. Only `add` changes it."""
+    """Counts of URLs and bytes of one host, or of all hosts. Only `add` changes them."""
 
     urls: int = 0  #: answered, prerequisites included
     bytes: int = 0  #: of all answers
@@ -91,7 +91,7 @@ SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswit
 
 
 class LineCounts(NamedTuple):
-    """What one line adds."""
+    """The counts that one line of crawl.log adds."""
 
     host: str  #: under which it is counted
     status: int
@@ -103,7 +103,7 @@ class LineCounts(NamedTuple):
 
 
 def counts_of(entry: CrawlLogEntry) -> LineCounts:
-    """What a line adds."""
+    """Return the counts that a line of crawl.log adds."""
     kind = _LineKind(
         status=entry.status,
         annotations=entry.annotations,
@@ -162,7 +162,7 @@ def _totals_of(entry: CrawlLogEntry) -> Totals:
 
 @dataclass(slots=True)
 class Additions:
-    """What a number of lines add together, by everything that is counted."""
+    """Sums of the counts that several lines of crawl.log add, by everything that is counted."""
 
     hosts: dict[str, Totals] = field(default_factory=dict)
     mime_urls: Counter[str] = field(default_factory=Counter)
@@ -175,7 +175,7 @@ class Additions:
 
     @property
     def total(self) -> Totals:
-        """Of all hosts. Cost: linear in these; it is asked for seldom, and lines are many."""
+        """The totals of all hosts together. Cost: linear in the number of hosts; it is asked for seldom, and lines are many."""
         total = Totals()
         for totals in self.hosts.values():
             total.add(totals)
@@ -238,7 +238,7 @@ class _LineKind(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _processor_counts(kind: _LineKind) -> tuple[tuple[tuple[str, str], int], ...]:
-    """What each line of a kind adds to the counters; zeros are left out."""
+    """Return the numbers that each line of a kind adds to the processors' counters, without zeros."""
     counts = ((name, number_of(kind)) for name, number_of in PROCESSOR_COUNTERS.items())
     return tuple((name, number) for name, number in counts if number)
 
