@@ -1,1 +1,1 @@
-"""What the workers of one job have in common, as rows beside those of its Frontier: order, seeds, limits, commands, outputs."""
+"""The rows that the workers of one job share, next to those of its Frontier: order, seeds, limits, commands, outputs."""

@@ -1,4 +1,4 @@
-"""What the operator wants of a job's workers: that all of them run, pause or stop, and verbs that one of them answers.
+"""The operator's requests to a job's workers: run, pause or stop for all of them, and commands for single workers.
 
 The desired state of a job says whether it is to be crawled. It is a fact of the job and outlives its workers, so a worker that
 a supervisor starts again does not undo a stop. A worker that was drained stays away in the same way.
@@ -126,7 +126,7 @@ def absent_workers(connection: Connection, but: str = "") -> str:
 
 
 class Wish(StrEnum):
-    """What all workers are to do."""
+    """The operator's request to all workers."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -141,7 +141,7 @@ def wish(connection: Connection) -> tuple[int, Wish]:
 
 
 def parsed_wish(text: str | None) -> tuple[int, Wish]:
-    """The same from the text of the fact `wish`. Pure."""
+    """Return the number and the wish that the text of the fact `wish` holds; None: number 0 and RUN. Pure."""
     number, _, wanted = (text or "0 run").partition(" ")
     return int(number), Wish(wanted)
 

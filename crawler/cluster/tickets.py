@@ -26,7 +26,7 @@ _PART = 4
 
 
 class UsedLimits(NamedTuple):
-    """What all workers together have used of the job's limits."""
+    """The amounts of the job's limits that all workers together have used."""
 
     pages: int
     fetched_bytes: int
@@ -114,7 +114,7 @@ class WorkerTickets:
                 waiter.set_result(True)
 
     def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
-        """The same chain and disposition, with a ticket for each visit."""
+        """Return the chain with a first step that takes a ticket, and the disposition with a last step that settles it."""
 
         async def ticket(visit: Visit) -> Step:
             if await self.take():
@@ -182,7 +182,7 @@ def hold_tickets(connection: Connection, epoch: int, tickets: int) -> None:
 
 
 def used(connection: Connection) -> UsedLimits:
-    """What all workers have used, those that have ended, too."""
+    """Return the amounts that all workers have used, those that have ended included."""
     ((pages, fetched),) = fetch(
         connection,
         "SELECT (SELECT coalesce(sum(done), 0) FROM worker), (SELECT coalesce(sum(bytes), 0) FROM job_worker)",

@@ -192,7 +192,7 @@ def _forget(connection: Connection, worker: str, upto: CountedTo) -> None:
 
 
 def totals_elsewhere(connection: Connection, worker: str, host: str) -> Totals:
-    """What other workers have counted for a host, as far as it is folded."""
+    """Return the totals that other workers have counted for a host, as far as they are folded into `job_total`."""
     total = Totals()
     rows = fetch(
         connection,
