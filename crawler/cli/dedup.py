@@ -116,7 +116,7 @@ def require_sense(command: DedupCommand) -> None:
 
 
 def _breaches_of_stage(command: DedupCommand) -> dict[str, object]:
-    """What the options of --similar may not be."""
+    """Return the rules about --similar: the message of each, and a true value if the command breaks it."""
     if command.similar is None:
         return {"--similar-… shapes the stage of --similar; give that, too": _similar(command).given()}
     return {
@@ -227,7 +227,7 @@ def run_dedup(command: DedupCommand) -> int:
 
 
 def exit_code(error: Exception) -> ExitCode:
-    """What the error means for the caller."""
+    """Return the exit code of a foreseeable error."""
     if isinstance(error, CrawlerError):
         return error.exit_code
     if isinstance(error, OSError) and error.errno in FULL:
@@ -403,7 +403,7 @@ def _as_options(warning: str) -> str:
 
 
 def capture_words(counts: CaptureStatistics) -> str:
-    """What a capture met, for the totals. Pure."""
+    """Return the counts of a capture in words, for the line of totals. Pure."""
     numbers = {each.name.replace("_", " "): getattr(counts, each.name) for each in fields(counts)}
     words = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
     return f"; capture: {words or 'no frames'}"

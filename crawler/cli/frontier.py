@@ -77,7 +77,7 @@ def _replace(file: Path, lines: Iterable[str], *, is_gzip: bool) -> None:
 
 @contextmanager
 def _output_errors(file: Path, option: str) -> Iterator[None]:
-    """As `storage_errors`, except that a `BrokenPipeError` is raised as it is."""
+    """Translate errors as `storage_errors` does, but let a `BrokenPipeError` pass."""
     try:
         yield
     except BrokenPipeError:
@@ -157,7 +157,10 @@ def run_frontier(
 
 
 def _prepared(verb: str, arguments: Arguments, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None]:
-    """What to do with the Frontier, after checks that need no Frontier. `job` is the folder with the crawl's logs, if any."""
+    """Check the arguments, then return the verb's action on the Frontier. `job`: the folder with the crawl's logs, if any.
+
+    Raises: UsageError.
+    """
     if verb == "dump":
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
     if verb == "load":
@@ -193,14 +196,14 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
 
 
 def not_loaded(report: LoadReport) -> Iterator[str]:
-    """What was left out, and why. Pure."""
+    """Yield a line for each refused entry, with the reason, and for each file that ends too early. Pure."""
     for refusal in report.refusals:
         yield f"{refusal.place}: {refusal.url}: {refusal.reason}; not loaded"
     yield from report.cuts
 
 
 def loaded_line(report: LoadReport) -> str:
-    """What became of the entries, in one line."""
+    """Return one line that counts the entries by their results."""
     parts = {
         "queued": report.queued,
         "kept as ended": report.known,
@@ -251,7 +254,7 @@ def _shown(verb: str, facts: Facts, *, as_json: bool, is_running: bool) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same without infinity, which JSON does not have: None in its place."""
+    """Return the value with None in place of each infinity, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -232,7 +232,7 @@ def run_web(
 
 
 def _introduction(served: Served, order: Path | None) -> Iterator[str]:
-    """What is served, and how crawlers are pointed at it."""
+    """Yield the lines that tell what is served and how crawlers are pointed at it."""
     address = f"http://127.0.0.1:{served.port}"
     seed, host = served.seeds[0], next((host for host in served.hosts if host not in served.addresses), None)
     more = f" and {len(served.seeds) - 5:,} more" if len(served.seeds) > 5 else ""
