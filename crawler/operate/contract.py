@@ -1,4 +1,4 @@
-"""What an operator can do with a job, of whatever kind."""
+"""The operations that an operator has on a job of any kind."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class OperatedJob(Protocol):
         """The folder of a job that has one crawl.log; None for others."""
 
     def status(self) -> Facts:
-        """As facts.schema.json has it."""
+        """Return the facts of the job's status, in the form of facts.schema.json."""
 
     def running_status(self) -> Facts | None:
-        """The same; None if nobody crawls the job."""
+        """Return the facts of `status` of a running crawl; None if nobody crawls the job."""
 
     def steer(self, verb: str, arguments: Arguments) -> Facts:
         """`pause`, `resume` or `stop` the crawl; its status then. Raises: UsageError if there is none."""

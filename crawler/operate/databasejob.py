@@ -80,7 +80,7 @@ class DatabaseJob:
             return job.status()
 
     def running_status(self) -> Facts | None:
-        """The same; None if no worker is at work."""
+        """Return the status if a worker is at work, else None."""
         facts = self.status()
         return None if facts["phase"] == STOPPED else facts
 
@@ -177,7 +177,7 @@ class DatabaseJob:
                     return VerbAnswer(while_stopped(facts, ""), is_running=False)
 
     def active(self, limit: int) -> Facts | None:
-        """Of all workers, summed; `silent` are those that do not answer soon."""
+        """Sum the answers of all workers; `silent` are those that do not answer soon. None if no worker is at work."""
         with self._shared(reads=True) as job:
             found, silent = job.answers_soon("active", {"limit": limit})
             if not found and not silent:
@@ -205,7 +205,7 @@ class DatabaseJob:
             return job.metrics() if job.at_work() else None
 
     def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
-        """The same of each worker, by its machine and process."""
+        """Return the metrics of each worker at work, by its machine and process."""
         with self._shared(reads=True) as job:
             return job.worker_metrics() if job.at_work() else {}
 

@@ -282,7 +282,7 @@ class FolderJob:
             raise JobInUse(self.directory, pid, _BUSY)
 
     def _used(self) -> LimitUse:
-        """What earlier runs have used of the limits. Raises: CrawlerError, FrontierError."""
+        """Return the amounts of the limits that earlier runs have used. Raises: CrawlerError, FrontierError."""
         from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
 
         state, done = self.directory / STATE, self._status_as_left()["totals"]["done"]

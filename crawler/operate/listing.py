@@ -155,7 +155,7 @@ def _of_store(state: Path) -> ProgressLine | None:
 
 
 def _line(progress: ProgressLine | None, ending: str, *, is_done: bool) -> str:
-    """What there is to say of a job that nobody crawls. Pure."""
+    """Return the line about a job that nobody crawls. Pure."""
     if progress is None:
         return NOT_BEGUN
     if is_done and not progress.downloaded:

@@ -67,7 +67,7 @@ def skipped_line(facts: Facts) -> str:
 
 
 def retried_lines(facts: Facts) -> Iterator[str]:
-    """What became of failures that were to be queued again, and what holds them back. Pure."""
+    """Yield lines with the result of `retry`: the failures queued again, and what holds them back. Pure."""
     queued = facts["queued"]
     yield f"{counted(queued, 'failure')} queued again" if queued else "no failure that fits; nothing is queued again"
     if facts["unknown_hops"]:
