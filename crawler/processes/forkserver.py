@@ -1,8 +1,8 @@
-"""Where the processes of workers come from: one that was forked before the parent had opened anything, and forks once for each.
+"""The fork server: a process that forks once for each worker; it is itself forked before the parent opens anything.
 
-What a worker needs is imported there, once for all, and its memory is shared until it is written to; a program that is started
-anew takes two seconds of CPU time to come so far. It is a process of its own because a parent with an event loop, threads and
-open files cannot be forked safely. It ends when the parent does.
+It imports the modules of a worker once for all, and forked processes share its memory until they write to it; a new Python
+program needs two seconds of CPU time for these imports. It is a process of its own because a parent with an event loop, threads
+and open files cannot be forked safely. It ends when the parent does.
 """
 
 from __future__ import annotations

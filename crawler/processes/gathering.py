@@ -108,7 +108,7 @@ def _note(note: Path, places: Mapping[str, Any]) -> None:
 
 
 class _Part(NamedTuple):
-    """What is to be read of a file."""
+    """A part of a worker's file that is to be read."""
 
     file: Path
     begin: int
@@ -116,7 +116,7 @@ class _Part(NamedTuple):
 
 
 def begin_anew(job: Path) -> None:
-    """What the job's files have is theirs: from now on others are gathered into them. Raises: StorageError."""
+    """Record the job's files as they are; from now on workers' files are gathered behind these lines. Raises: StorageError."""
     note = job / "state" / _PLACES
     with storage_errors(note):
         files = {name: job / name for name in GATHERED}
@@ -178,7 +178,7 @@ def _kept(path: Path, size: int, inode: int | None) -> int | None:
 
 
 def _parts(source: Path, begin: int, inode: int | None) -> Iterator[_Part]:
-    """What of a worker's file is new, oldest first: the rest of the one that was read last, and those that came after it."""
+    """Yield the new parts of a worker's file, oldest first: the rest of the file that was read last, and the files after it."""
     files = sorted(_rotated(source), key=lambda file: (file.stat().st_mtime_ns, file == source))
     last = [number for number, file in enumerate(files) if file.stat().st_ino == inode]
     if last:

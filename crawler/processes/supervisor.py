@@ -162,7 +162,7 @@ class Supervisor:
                 await uploading.finish()
 
     def _besides_ended(self, task: asyncio.Task[None]) -> None:
-        """What runs beside the processes has failed: they end in order, then the failure is raised."""
+        """If a task that runs along with the processes has failed, end the processes in order; the failure is raised then."""
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._fail(failure)
 
@@ -370,7 +370,7 @@ def why_of(asked: WhyEnded | None, ended: Sequence[Mapping[str, Any]], *, is_don
 
 
 def _detail_of(why: WhyEnded, ended: Sequence[Mapping[str, Any]]) -> str:
-    """What ended the worker that reports this ending first, such as the name of a service."""
+    """Return the cause, such as the name of a service, from the first worker that reports this ending; empty if none does."""
     return next((facts["detail"] for facts in ended if facts["ending"] == why.name), "")
 
 
@@ -379,7 +379,7 @@ _NOTHING_LEFT = frozenset({WhyEnded.FINISHED, WhyEnded.RETIRED})
 
 
 def _done_since(before: JobLook, after: JobLook) -> dict[str, int]:
-    """What all processes did in this run, those that have died, too, as their rows say."""
+    """Return the counts of this run over all processes from their rows, those of processes that died included."""
     then, now = before.counts.counters, after.counts.counters
     return {
         "pages": now.done - then.done,

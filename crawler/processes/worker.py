@@ -30,7 +30,7 @@ from anabranch.crawler.runtime import LoopName, loop_factory, tune_interpreter
 
 
 class WorkerTask(NamedTuple):
-    """What the parent tells a process when it begins, as JSON has it."""
+    """The task that the parent sends to a new process as JSON."""
 
     folder: str  #: of the worker
     file: str  #: of the job's Frontier
