@@ -97,7 +97,7 @@ class RobotsSection(Section):
 
 
 class DnsSection(Section):
-    """Where names are looked up, and how long an answer is kept."""
+    """The servers that look names up, and the time for which their answers are kept."""
 
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
     hosts: Annotated[dict[_HostName, Endpoint], AfterValidator(_unique_hosts)] = Field(
@@ -136,7 +136,7 @@ _Coding = Literal["gzip", "deflate", "br", "zstd"]
 
 
 class FetchSection(Section):
-    """What every fetch does, and what it may cost."""
+    """Settings and limits of every fetch."""
 
     timeout_s: PositiveDuration = 60.0  #: from start to last byte
     connect_timeout_s: PositiveDuration = 10.0  #: for one address, TLS included

@@ -37,7 +37,7 @@ VERSION = "0.1.0"
 
 
 class JobSection(Section):
-    """What is crawled, and the name of its folder."""
+    """The seeds of a crawl, and the name of its job's folder."""
 
     name: FolderName | None = None  #: folder below jobs/; None: from the seeds
     seeds: tuple[str, ...] = ()  #: URLs
@@ -69,7 +69,7 @@ def _agent_text(text: str) -> str:
 
 
 class AgentSection(Section):
-    """Who crawls, as servers see it."""
+    """The name and the contact under which servers see the crawler."""
 
     #: The name in the User-Agent, with a version if it has one: `mybot/2.0`.
     product: Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
@@ -147,7 +147,7 @@ _Surt = Annotated[str, AfterValidator(_surt)]
 
 
 class UrlsSection(Section):
-    """What counts as one URL."""
+    """The rules that decide which URLs count as one."""
 
     canonicalization: tuple[Name, ...] = DEFAULT  #: rules that make the key for dedup, in their order; see crawler/urls
 
@@ -193,7 +193,7 @@ _UPLOAD = re.compile(r"[a-z][a-z0-9+]*://.+")
 
 
 class WriteSection(Section):
-    """What is written in addition to the logs."""
+    """The files that are written in addition to the logs."""
 
     warc: bool = False  #: WARC 1.1 files in the job's folder `warc`, each with its CDXJ index
     #: What the names of WARC files begin with.
@@ -237,7 +237,7 @@ class LogsSection(Section):
 
 
 class ReportSection(Section):
-    """What is shown and written while a crawl runs, and at its end."""
+    """The display and the reports of a crawl, while it runs and at its end."""
 
     #: Display; auto: several lines on a terminal, else one at a time.
     progress: Literal["auto", "lines", "none"] = "auto"
