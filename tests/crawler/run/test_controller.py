@@ -105,7 +105,7 @@ def crawled(tmp_path):
 
 
 def kept(tmp_path, url=SEED):
-    """What the job's Frontier knows of a URL, after the run."""
+    """Open the job's Frontier after the run, check it, and return its record of a URL."""
     with open_frontier(tmp_path / "job" / "state", FrontierOrder(uniq=filter_choice(SMALL_FILTER))) as frontier:
         frontier.operations.check()
         return frontier.operations.get(url.encode())
@@ -496,7 +496,7 @@ async def test_a_full_disk_ends_the_run_with_its_own_error(tmp_path, monkeypatch
 
 
 async def test_a_store_that_fails_in_the_middle_ends_the_run_with_its_own_error(tmp_path, monkeypatch) -> None:
-    """The same for the other room's errors."""
+    """An error of the Frontier comes without a group around it, as one of the crawler does."""
     async with web_of(SITE) as web:
         monkeypatch.setattr(journal, "Journal", journal_that_raises(StoreUnavailable("gone")))
         with pytest.raises(StoreUnavailable, match="gone"):
@@ -504,7 +504,7 @@ async def test_a_store_that_fails_in_the_middle_ends_the_run_with_its_own_error(
 
 
 async def test_a_defect_is_not_mistaken_for_a_full_disk(tmp_path, monkeypatch) -> None:
-    """What nobody foresaw is shown whole, whatever else failed beside it."""
+    """An unforeseen error is raised within its exception group, not as an error of the disk."""
     async with web_of(SITE) as web:
         monkeypatch.setattr(journal, "Journal", journal_that_raises(KeyError("odd")))
         with pytest.raises(ExceptionGroup) as failed:
@@ -627,7 +627,7 @@ async def test_a_crawl_that_is_to_end_at_once_gives_its_fetches_up(tmp_path, may
 
 
 async def asked(job, verb, **arguments):
-    """What another process is answered."""
+    """Return the answer that another process gets from the control socket."""
     return await asyncio.to_thread(ask, job.state, verb, arguments)
 
 

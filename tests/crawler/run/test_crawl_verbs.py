@@ -1,4 +1,4 @@
-"""What the control socket of a running crawl answers about the crawl as a whole."""
+"""Answers of the control socket of a running crawl about the crawl as a whole."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_all_other_verbs_are_the_frontiers_or_the_reports(crawl) -> None:
 
 
 async def test_an_added_seed_is_noted_opened_and_queued(crawl) -> None:
-    """What is queued already is seen; its place is opened all the same."""
+    """A URL that is queued already is not queued twice; the scope opens for the new seed."""
     answered = await crawl.ask(ADD, seeds=seeds(A, B, B))
     assert [(seed["url"], seed["verdict"]) for seed in answered["seeds"]] == [(A, "known"), (B, "new"), (B, "known")]
     assert [seed.url for seed in crawl.book] == [A, B]

@@ -1,4 +1,4 @@
-"""What `why` says of a URL beside the Frontier's words."""
+"""The explanation that `why` adds to the Frontier's facts about a URL."""
 
 from functools import partial
 
@@ -104,7 +104,7 @@ def test_a_verb_about_a_url_gets_its_key(explainer, verb, given, key) -> None:
     ],
 )
 def test_the_scope_is_told_of_urls_alone(explainer, verb, facts, is_told) -> None:
-    """What is about a queue, or about all, stays as it is."""
+    """Facts about a queue, or about all queues, get no words of the scope."""
     assert ("scope" in explainer.explained(verb, facts)) is is_told
 
 

@@ -46,7 +46,7 @@ async def test_the_last_page_ends_the_run() -> None:
 
 
 async def test_a_limit_that_is_reached_already_ends_the_run_before_it_begins() -> None:
-    """The same command again fetches nothing."""
+    """A command that is run again after its limit was reached fetches nothing."""
     run_state = RunState(quiet)
     limits_of(run_state, done=7, pages=5)
     assert run_state.ending is WhyEnded.PAGE_LIMIT
@@ -87,7 +87,7 @@ async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
 
 
 def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins() -> None:
-    """The same command again fetches nothing; without a limit, what was fetched does not matter."""
+    """A command that is run again after its limit was reached fetches nothing; without a limit, earlier bytes do not matter."""
     run_state = RunState(quiet)
     limits_of(run_state, before=10**12)[0].check_bytes()
     limits_of(run_state, before=1000, bytes=1001)[0].check_bytes()
@@ -234,7 +234,7 @@ async def test_the_watch_looks_again_and_again(monkeypatch) -> None:
 
 
 def test_free_is_what_a_user_may_write(tmp_path) -> None:
-    """As `df` says it; a folder that is not there is an error."""
+    """Free space is that of users without privileges, as `df` shows it; a missing folder raises an error."""
     assert free_bytes_of(tmp_path) > 0
     with pytest.raises(FileNotFoundError):
         free_bytes_of(tmp_path / "none")

@@ -127,7 +127,7 @@ def being_served() -> int:
 
 
 async def test_too_many_clients_at_once_are_refused() -> None:
-    """What they take is bounded."""
+    """At most 16 clients are served at once; another one gets 503."""
     async with served() as port, AsyncExitStack() as held:
         for _ in range(16):
             await held.enter_async_context(connected(port))
@@ -194,7 +194,7 @@ def test_a_filter_has_the_figures_that_it_has() -> None:
 
 
 async def test_each_number_is_read_where_it_is_counted(tmp_path) -> None:
-    """Of this run and this worker."""
+    """Each metric has the number that this run and this worker count for it."""
     async with memory_frontier("http://a.test/", "http://b.test/") as frontier:
         run = StatusRun(frontier, tmp_path)
         resolver = Resolver([], {}, clock=frontier.core.now_s)

@@ -393,7 +393,7 @@ async def test_a_proxy_that_wants_a_password_ends_the_run_at_once(web: SmallWeb,
 
 
 class Model:
-    """What a user function asks."""
+    """The service that the user functions ask."""
 
     is_away: Callable[[], object] = bool
 
@@ -432,7 +432,7 @@ def queue_of(url: str) -> str:
 
 
 def queues_of(urls: list[str]) -> list[str]:
-    """The same for many URLs."""
+    """A queue policy for many URLs at once, with the queues of `queue_of`."""
     need()
     return [f"queue {len(url) % 2}" for url in urls]
 

@@ -13,7 +13,7 @@ URL = "http://a.test/"
 
 
 class Said(list):
-    """What the operator was told."""
+    """The lines that the operator got."""
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ def now_s() -> float:
 
 @dataclass
 class World:
-    """What the crawl meets, by the seconds since its beginning: outages, names without an answer, visits."""
+    """The world of a crawl: outages by the seconds since its beginning, names without an answer, and a log of visits."""
 
     outages: dict[str, tuple[float, float]]  #: service -> from when to when it is away
     cached: frozenset[str] = frozenset()  #: hosts whose addresses are known without a name server
@@ -272,7 +272,7 @@ def test_without_a_bound_a_service_is_waited_for_for_days() -> None:
 
 
 def test_two_services_are_waited_for_together() -> None:
-    """What needs both waits for both; the phase names both."""
+    """URLs that need both services are fetched only after both are back."""
 
     async def main() -> None:
         world = World({NAME_SERVERS: (10.0, 300.0), "network": (20.0, 900.0)}, cached=frozenset(HOSTS[:5]))
@@ -284,7 +284,7 @@ def test_two_services_are_waited_for_together() -> None:
 
 
 def test_a_service_without_a_probe_is_found_out_by_one_visit_at_a_time() -> None:
-    """As a user function's: each probe costs one visit."""
+    """A service that a user function names has no probe of its own, so each probe costs one visit."""
 
     async def main() -> None:
         world = World({"model": (10.0, 610.0)})
@@ -296,7 +296,7 @@ def test_a_service_without_a_probe_is_found_out_by_one_visit_at_a_time() -> None
 
 
 async def crawled_with_unknown(world: World) -> Crawl:
-    """As `crawled`, but the run knows nothing of the services."""
+    """Crawl as `crawled` does, but the run has no probe for the service `model`."""
     since_s, until_s = world.outages.pop("model")
 
     async def fetch(visit: Visit) -> Step:

@@ -15,7 +15,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 
 
 class Called:
-    """What was called, in order."""
+    """Signal handlers that record their calls, in order."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -24,7 +24,7 @@ class Called:
         return handle_signals(*(partial(self.names.append, name) for name in ("end", "tell", "reopen")), **more)
 
     async def by(self, number: int) -> str:
-        """What the signal calls, each time."""
+        """Send the signal twice, check that each calls one handler, and return the name of the last one called."""
         for count in (1, 2):
             del self.names[:]
             os.kill(os.getpid(), number)

@@ -28,7 +28,7 @@ from tests.facts_schema import WHOLE, checked
 
 
 class Run:
-    """What a status looks at."""
+    """The parts of a run that a status is made from."""
 
     def __init__(self, frontier: AsyncFrontier, folder: Path) -> None:
         self.frontier = frontier
@@ -59,7 +59,7 @@ class Run:
 
 
 async def test_what_a_shared_filter_counts_stands_in_the_status(tmp_path: Path) -> None:
-    """As whole numbers, once a closer look was taken; without such a filter nothing is said of it."""
+    """They are whole numbers after a look at all queues, and None without such a filter."""
     async with memory_frontier("http://a.test/") as frontier:
         run = Run(frontier, tmp_path)
         run.open()

@@ -1,4 +1,4 @@
-"""What an operator does to a job that is not running."""
+"""The log of URLs that an operator removes from a job that is not running."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def processed(job: Path) -> int:
 
 
 def test_lines_of_removed_urls_follow_those_that_count(killed: Path) -> None:
-    """What a killed run wrote in part is cut first; log and totals agree, and the next run has nothing to cut."""
+    """A line that a killed run wrote but did not record is cut first; log and totals agree, and the next run cuts nothing."""
     with removal_log(killed, lambda: 0.0, extra_info=False) as write:
         write([head("http://a.test/removed")])
     assert urls_in(killed) == ["http://a.test/", "http://a.test/removed"]

@@ -161,7 +161,7 @@ def test_a_job_is_idle_if_all_its_workers_are() -> None:
 
 
 def test_rows_of_all_workers_stand_one_after_another() -> None:
-    """As many as are asked for; of facts by name those of the first."""
+    """At most as many rows as asked for are returned; facts by name are those of the first worker."""
     tables = [{"heads": ["a"], "rows": [{"a": number}], "more": False} for number in (1, 2)]
     assert joined_rows(tables, 9)["rows"] == [{"a": 1}, {"a": 2}]
     assert joined_rows(tables, 1)["more"]

@@ -73,7 +73,7 @@ def test_every_answer_is_what_json_holds(frontier: Frontier) -> None:
 
 
 def test_ls_lists_the_longest_queues_first(frontier: Frontier) -> None:
-    """As many as are asked for; with what a queue holds and where it stands."""
+    """At most `limit` queues are listed, each with the number of its URLs, its gate and its budget."""
     assert [queue["queue"] for queue in answer(frontier, "ls", {"limit": 9})["queues"]] == ["a.test", "b.test"]
     (queue,) = answer(frontier, "ls", {"limit": 1})["queues"]
     assert (queue["queue"], queue["urls"], queue["gate"], queue["budget"]) == ("a.test", 3, "a.test", None)
@@ -368,7 +368,7 @@ def test_values_are_taken_as_json_holds_them() -> None:
 
 @pytest.mark.parametrize("value", ["", None, 5, "\ud800"])
 def test_text_is_neither_empty_nor_something_else(value: object) -> None:
-    """What is no UTF-8 could not be logged."""
+    """Text that UTF-8 cannot encode is refused, too, because it could not be logged."""
     with pytest.raises(UsageError, match="url"):
         text_argument({"url": value}, "url")
 

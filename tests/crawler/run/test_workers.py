@@ -108,7 +108,7 @@ async def test_a_processor_that_raises_ends_its_page_with_minus_5_and_the_worker
 
 
 async def test_a_failed_fetch_ends_its_page_with_its_status(tmp_path, journal) -> None:
-    """What a site does wrong is a status, and no event."""
+    """A fault of a site becomes a status of the URL and no event in the log."""
 
     async def process(visit):
         raise Unfetchable("no host")
@@ -432,7 +432,7 @@ async def run_one(journal, chain, board=None):
 
 
 async def test_every_processor_gets_the_visit_in_order(journal) -> None:
-    """As long as all say proceed, none is left out."""
+    """While all processors return PROCEED, each gets the same visit and none is left out."""
     chain, ran = processors(Step.PROCEED, Step.PROCEED, Step.PROCEED)
     await run_one(journal, chain)
     assert [number for number, _ in ran] == [0, 1, 2]
