@@ -18,7 +18,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_job_is_named_as_a_folder_or_by_its_name(job: Path, tmp_path: Path) -> None:
-    """As `crawl` has it; a folder of that name that is no job does not hide it."""
+    """A name is looked up below `jobs`, as `crawl` does; a folder of that name that holds no job does not hide the job."""
     (tmp_path / "news").mkdir()
     assert find_job("news") == Path("jobs/news")
     assert find_job(str(job)) == job
