@@ -1,4 +1,4 @@
-"""What a run would find wrong with an order, found without a run."""
+"""Checks that find the faults of an order without a run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_all_of_them_are_told_at_once() -> None:
 
 
 def test_functions_of_ones_own_are_imported_one_by_one() -> None:
-    """As many faults as there are; rules by name are no functions. Each must take what it will be given."""
+    """Each bad function has a fault of its own, also one of the wrong kind; built-in rules such as `www` are no functions."""
     found = faults(
         urls={"canonicalization": ["www", "nosuch:key"]},
         scope={"rules": ["nosuch:rule", "os:getcwd"]},

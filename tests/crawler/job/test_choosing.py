@@ -81,7 +81,7 @@ def limit_of(run: ChosenJob, key: str) -> object:
 
 
 def test_a_job_goes_on_by_its_own_order() -> None:
-    """What the first command said need not be said again, limits neither; its seeds are in its book, none is read."""
+    """Options of the first command are remembered, limits included; the seeds come from the job's book, and none is read."""
     crawled(SEED, warc=True, limit=3, exclude=["/x"], min_delay="1s")
     run = chosen()
     order = run.order
@@ -217,7 +217,7 @@ def test_a_damaged_order_of_the_job_is_told_with_the_ways_out(text: str) -> None
 
 
 def test_an_edited_order_of_the_job_is_gone_on_by_and_told() -> None:
-    """What people change counts."""
+    """An edit takes effect and is reported, except if the command names the edited file as its order."""
     crawled(SEED)
     file = JOB / "order.toml"
     before = chosen().order.crawl.workers

@@ -217,7 +217,7 @@ def test_a_job_of_a_newer_version_is_refused_and_can_be_started_afresh(directory
     "text", ["", "{", "[]", '{"format": "other", "version": 1}', '{"format": "anabranch job"}', "\xff"]
 )
 def test_a_format_that_is_not_ours_is_refused_even_with_fresh(text: str, directory: Path) -> None:
-    """Who knows whose files these are."""
+    """The files may belong to another program, so nothing is deleted or moved."""
     make(directory)
     (directory / "state" / "format.json").write_text(text, "latin-1")
     before = tree(directory)
@@ -242,7 +242,7 @@ def test_a_lock_that_cannot_be_written_is_no_leak(directory: Path, monkeypatch: 
 
 
 def in_a_small_disk(mount: Path, options: str) -> str:
-    """What opening a job says on a tmpfs with these mount options; skips where that needs more rights."""
+    """Open a job on a tmpfs with these mount options, and return the error that it prints; skip where rights are missing."""
     mount.mkdir()
     script = 'mount -t tmpfs -o "$1" tmpfs "$2" && exec "$3" -c "$4" "$2/job"'
     command = ["unshare", "-Urm", "sh", "-c", script, "sh", options, str(mount), sys.executable, OPEN]
@@ -296,7 +296,7 @@ def test_a_folder_of_somebody_else_is_one_line_with_the_path(tmp_path: Path) -> 
 def test_a_job_is_named_by_the_order_else_a_seed_file_else_a_seed(
     flags: dict[str, object], arguments: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command finds the same job again; the name is one folder."""
+    """A repeated command finds its job again; the name is always one folder."""
     monkeypatch.chdir(tmp_path)
     Path("seeds").mkdir()
     Path("seeds/portals.txt").write_text("http://a.test/")

@@ -359,7 +359,7 @@ def test_rows_in_a_database_may_share_a_filter_too(tmp_path: Path, database: str
 
 
 def test_the_password_of_the_servers_is_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where redis-cli looks for it; never in the order."""
+    """The password is read from `REDISCLI_AUTH`, as redis-cli does, and never from the order."""
     monkeypatch.delenv("REDISCLI_AUTH", raising=False)
     with redis_servers(tmp_path / "redis", 1, requirepass="o/p:e n") as (server,):
         with pytest.raises(

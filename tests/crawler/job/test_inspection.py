@@ -36,7 +36,7 @@ def job(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def archived(job: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The same, on a medium that takes no writing."""
+    """The stopped job of `job`, on a medium that cannot be written."""
     monkeypatch.setattr(inspection.os, "access", lambda *_: False)
     modes = {path: path.stat().st_mode for path in (job, *job.rglob("*")) if path.is_dir()}
     for path in modes:
@@ -149,7 +149,7 @@ def test_a_snapshot_is_gone_whatever_happens(host: EmbeddedJob, tmp_path: Path) 
 
 
 def test_a_host_without_a_board_is_read_all_the_same(host: EmbeddedJob) -> None:
-    """What is in flight is not known then."""
+    """Without the lease board, the number of URLs in flight is unknown."""
     (folder(host) / "state" / "leases").unlink()
     with open_embedded(folder(host), reads=True) as opened:
         assert opened.snapshot is not None
@@ -164,7 +164,7 @@ def test_nothing_is_changed_in_a_job_that_its_host_holds(host: EmbeddedJob) -> N
 
 
 def test_a_job_that_its_host_has_left_is_opened_itself(host: EmbeddedJob) -> None:
-    """What is changed then stays; nothing else comes into the folder."""
+    """Changes are kept, and no file is added to the folder."""
     host.close()
     before = sorted(path.name for path in folder(host).iterdir())
     with open_embedded(folder(host), reads=False) as opened:

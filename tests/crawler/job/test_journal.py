@@ -78,10 +78,10 @@ class Adding(JournalSink):
         """Nothing was written."""
 
     def take_back(self) -> None:
-        """As above."""
+        """There is nothing to take back."""
 
     def close(self) -> None:
-        """As above."""
+        """There is nothing to close."""
 
 
 async def test_a_sink_may_add_to_what_those_behind_it_write(log: Path, pages: Path) -> None:
@@ -272,7 +272,7 @@ async def test_closing_writes_what_waits(log: Path, disk: SlowDisk) -> None:
 async def test_after_a_failed_sync_every_waiting_and_later_write_is_refused(
     log: Path, pages: Path, disk: SlowDisk
 ) -> None:
-    """What a failed sync left on the disk is not known, so a second try proves nothing; the group is taken back."""
+    """It is unknown what a failed sync left on the disk, so a second try would prove nothing; the group is taken back."""
     journal = journal_of(pages, log)
     disk.may_end.release(2)
     await journal.write(lines(b"1\n", b"a\n"))
@@ -509,7 +509,7 @@ async def test_what_fails_at_the_end_is_raised_to_who_closes(log: Path) -> None:
 
 
 async def test_the_first_failure_of_the_end_counts_and_is_one_of_the_journal(log: Path) -> None:
-    """What fails after it may fail by the same disk. The line names the file."""
+    """Later failures may have the same cause, so the first one is raised; its line names the file."""
     full = Unclosable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     journal = Journal(full, Unclosable(OSError(errno.EIO, os.strerror(errno.EIO))), LineFile(log, "crawl_log"))
     with pytest.raises(DiskFull, match=r"^broken: no space left on device; free some space"):
@@ -529,7 +529,7 @@ class FullLater(LineFile):
 
 
 async def test_of_several_tries_the_first_failure_counts(log: Path) -> None:
-    """Of the same disk another file may fail at the next one. A journal that gives up does not log that the crawl goes on."""
+    """At the next try another file of the full disk may fail. A journal that gives up does not log that the crawl goes on."""
     full = Broken(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     journal = Journal(later := FullLater(log, "crawl_log"), full, retry_s=0.01)
     with (

@@ -94,7 +94,7 @@ async def test_what_the_order_asks_for_is_written(tmp_path: Path, warc: bool, pa
 
 
 async def test_a_fresh_job_has_no_warc_of_the_old_one(tmp_path: Path) -> None:
-    """What a job wrote goes with it."""
+    """The files that the old job wrote are removed with it."""
     with JobFolder.open(tmp_path / "job") as job:
         writing = open_journal(job, WriteSection(warc=True, links=True), {}, clock)
         await writing.journal.write(ENTRY)

@@ -77,7 +77,7 @@ def test_without_a_copy_a_missing_order_is_no_new_job(job: Path) -> None:
 
 
 def test_an_edited_order_is_accepted_and_each_difference_is_told(job: Path) -> None:
-    """Of a value as much as fits into a line; what a terminal would obey is escaped."""
+    """A long value is cut to fit into a line, and control characters are escaped."""
     edited = (
         TEXT.replace('"host"', '"any\\u001b"').replace("workers = 20\n", "")
         + f'exclude2 = "{"x" * 99}"\n[[override]]\na = 1\n'
@@ -95,7 +95,7 @@ def test_an_edited_order_is_accepted_and_each_difference_is_told(job: Path) -> N
 
 @pytest.mark.parametrize("removed", ["exclude = ", "\n[scope]", "[crawl]"])
 def test_an_edit_may_remove_the_end_of_the_order(job: Path, removed: str) -> None:
-    """What was cut lacks the last line, too."""
+    """An order that still has its last line was edited, not cut off."""
     order = job / "order.toml"
     text = order.read_text()
     order.write_text(text[: text.index(removed)] + text[text.index("# end of the order") :])
@@ -140,7 +140,7 @@ def test_the_copy_of_a_job_that_has_not_begun_is_no_order(job: Path) -> None:
 
 
 def test_comments_and_blank_lines_are_no_edit(job: Path) -> None:
-    """What counts is what the order says."""
+    """Only the values that the order sets are compared."""
     (job / "order.toml").write_text("# mine\n" + TEXT + "\n\n")
     assert order_file(job) == job / "order.toml"
     assert order_edits(job) == []

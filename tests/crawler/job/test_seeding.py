@@ -149,7 +149,7 @@ async def test_a_seed_that_is_known_is_not_scheduled_twice(seeding, frontier) ->
     ],
 )
 async def test_a_seed_that_was_never_answered_is_tried_again(seeding, frontier, kind, status, is_again) -> None:
-    """The same command is another chance for it, and for no other."""
+    """A repeated command retries such a seed, and no seed that was answered."""
     await seeding.begin(given(A))
     await end(frontier, kind, status)
     await seeding.begin(given(A))

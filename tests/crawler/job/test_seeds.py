@@ -95,7 +95,7 @@ class TestReading:
     def test_a_file_named_like_a_host_is_a_file_and_a_folder_is_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What exists as a file is a seed file; a folder may be named after its host."""
+        """A name that exists as a file is a seed file; a folder may have the name of its host."""
         monkeypatch.chdir(tmp_path)
         Path("a.test").write_text("b.test\n")
         Path("c.test").mkdir()
@@ -254,7 +254,7 @@ def path(tmp_path: Path) -> Path:
 
 class TestBook:
     def test_seeds_come_back_in_order(self, path: Path) -> None:
-        """What was added is there after reopening, with source and via; more can be added."""
+        """Added seeds are there after reopening, with source and via, and more can be added."""
         with SeedBook(path) as book:
             assert book.add(A)
             assert book.add(B)
@@ -484,7 +484,7 @@ def test_a_payload_that_names_no_seed_has_no_tag(payload: bytes | None) -> None:
 
 
 def test_the_payload_of_a_url_that_is_queued_again_names_the_same_seed() -> None:
-    """What it leads to is not queued again, and has the payload of any link."""
+    """The links of its page inherit the payload without the mark."""
     tags = SourceTags(seeds(*(f"http://{number}.test/" for number in range(300))))
     for payload in (
         tags.payload_of("http://0.test/"),

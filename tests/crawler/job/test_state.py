@@ -180,7 +180,7 @@ def test_a_damaged_number_of_the_round_is_told_in_one_line(directory: Path, text
 
 @pytest.mark.parametrize("text", [b"", b"two", b"0", b"-1", b"1.5", b"\xff", b"9" * 9999])
 def test_a_damaged_order_for_another_round_is_told_in_one_line(directory: Path, text: bytes) -> None:
-    """What is there of a Frontier is left alone; with the number it can be gone on with, and --fresh needs none."""
+    """The files of a Frontier are kept; the job opens again when the number is written, and --fresh needs no number."""
     JobFolder.open(directory, again=True).close()
     mark = directory / "state" / "again"
     mark.write_bytes(text)
