@@ -16,7 +16,7 @@ GROUP = 20
 
 
 class Entry(NamedTuple):
-    """What a journal writes of a visit."""
+    """The part of a journal entry that accounts read."""
 
     crawl_log: bytes
 

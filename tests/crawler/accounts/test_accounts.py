@@ -26,7 +26,7 @@ from anabranch.crawler.outcomes.errors import StorageError
 
 
 class Entry(NamedTuple):
-    """What a journal writes of a visit, as far as accounts care."""
+    """The part of a journal entry that accounts read."""
 
     crawl_log: bytes | None
 
@@ -153,7 +153,7 @@ def test_totals_do_not_hang_on_the_log(job, left, *, is_killed: bool) -> None:
 
 
 def legacy(job, lines, counted) -> None:
-    """What a version without a journal left: rows of the first lines of crawl.log, and how many bytes these are."""
+    """Make the files of a version without a journal: the rows of these lines, and the number of bytes of crawl.log counted."""
     job.log.write_bytes(b"".join(lines))
     accounts = job.open()
     accounts.close()
@@ -166,7 +166,7 @@ def legacy(job, lines, counted) -> None:
 
 
 def test_older_accounts_catch_up_with_the_log_once(job) -> None:
-    """What a version without a journal did not write back; from then on the log is not asked."""
+    """Lines that a version without a journal did not count are counted once; from then on the log is not read."""
     legacy(job, [line()], len(line()))
     with job.log.open("ab") as log:
         log.write(b"a remark of the operator's\n" + line("http://b.test/") + line("http://b.test/torn")[:-1])
@@ -360,7 +360,7 @@ def test_media_types_are_bounded_over_commits_and_runs(job, monkeypatch) -> None
 
 
 def test_a_host_that_is_asked_for_during_a_commit_is_whole(job, monkeypatch) -> None:
-    """What is being written counts once: before it stands in the file, and after."""
+    """Lines that are being written count once, both before and after they are in the file."""
     accounts = job.open()
     job.write(accounts, line())
     written = accounts._database.write
@@ -436,7 +436,7 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path) -> None:
-    """As for every file of a job."""
+    """The error names the path and the cause, as for every file of a job."""
     with pytest.raises(StorageError, match="missing: no such file or directory"):
         Accounts(tmp_path / "missing", tmp_path / "crawl.log", lambda: 0.0)
 

@@ -91,7 +91,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:
     [("", ""), ("L" * 50, "L" * 50), ("R" + "L" * 50, "1+" + "L" * 50), ("L" * 12 + "E" * 50, "12+" + "E" * 50)],
 )
 def test_of_a_long_path_the_last_fifty_hops_are_shown_behind_a_count(hops: str, shown: str) -> None:
-    """As Heritrix writes it."""
+    """Heritrix writes long paths in this form."""
     assert hops_shown(hops) == shown
 
 
@@ -298,7 +298,7 @@ def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
     ],
 )
 def test_each_note_has_heritrix_words(noted: VisitNotes, notes: tuple[str, ...]) -> None:
-    """What did not happen is not noted; nothing is noted twice."""
+    """Only what happened is noted, and nothing is noted twice."""
     assert annotations_of(noted) == notes
 
 

@@ -1,4 +1,4 @@
-"""What one line of crawl.log adds to the totals."""
+"""The counts that one line of crawl.log adds to the totals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def counted(*entries) -> Additions:
     ],
 )
 def test_a_line_counts_where_its_status_and_notes_say(line, totals) -> None:
-    """As Heritrix's FetchStats; a busy host's last answer gives the URL up."""
+    """The counts are those of Heritrix's FetchStats; the last answer of a busy host counts as a failure."""
     additions = counted(line)
     assert additions.total == totals
     assert additions.hosts == {"a.test": totals}
@@ -106,13 +106,13 @@ def test_types_statuses_and_sources_are_counted() -> None:
     ],
 )
 def test_each_processor_has_its_counters(line, counter, number) -> None:
-    """What a line says of what a processor did."""
+    """A line's status, notes and other fields decide which counters of processors it adds to."""
     assert counter in {*PROCESSOR_COUNTERS, BYTES_FETCHED}
     assert counted(line).processors[counter] == number
 
 
 def test_look_ups_of_names_have_a_host_of_their_own() -> None:
-    """As in Heritrix: they are nobody's pages."""
+    """Look-ups are counted under `dns:`, as in Heritrix, because they are no pages of a host."""
     assert host_counted("dns:a.test") == DNS
     assert host_counted("https://a.test:8443/x") == "a.test"
 
