@@ -1,4 +1,4 @@
-"""Where workers share a job: a file, or a database on the tests' server."""
+"""Stores in which workers share a job: a file, or a database on the tests' server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What workers of a job agree on when they join."""
+"""The agreement of a job's workers on order and seeds when they join."""
 
 import time
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def at_work(store: Path | str, order: CrawlOrder, tmp_path, name: str):
 
 
 def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store: Path | str, tmp_path) -> None:
-    """What concerns one machine may differ; anything else is named."""
+    """Settings of one machine may differ; a refusal names every other difference."""
     first = joined(database, order_of(store))
     assert (first.is_first, first.name, first.added, first.round) == (True, "a", 2, 1)
     assert abs(first.now_s - time.time()) < 60
@@ -432,7 +432,7 @@ def from_folder(database: JobDatabase, order: CrawlOrder, folder: str) -> Joined
 def test_a_copy_of_a_folder_does_not_join_while_its_worker_is_at_work(
     database: JobDatabase, store: Path | str, tmp_path
 ) -> None:
-    """The same folder may: its lock says that the process before has ended. A folder that was moved waits for the lease."""
+    """The original folder may join: its lock says that its process has ended. A folder that was moved waits for the lease."""
     order = order_of(store)
     from_folder(database, order, "machine:1")
     with at_work(store, order, tmp_path, "a"):

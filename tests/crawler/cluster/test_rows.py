@@ -82,7 +82,7 @@ def test_a_wish_has_a_number(database: JobDatabase) -> None:
 
 
 def test_totals_of_all_workers_are_added_up(database: JobDatabase) -> None:
-    """Of times that several ran, each second counts once."""
+    """A second in which several workers ran counts once."""
     totals = [5, 50, 1, 0, 0, 0, 5, 50, 0, 0, 0, 0, 10.0, 20.0]
     for worker, run in (("a", ([0.0], [10.0])), ("b", ([5.0], [12.0]))):
         rows = [CountedRow("host", ["h.test"], totals), CountedRow("total", [0], totals), CountedRow("run", *run)]
@@ -228,7 +228,7 @@ def test_totals_of_an_earlier_version_become_those_of_the_folder(database: JobDa
 
 
 def test_accounts_carry_each_line_once(tmp_path: Path) -> None:
-    """What a transaction could not keep goes with the next one, unchanged; then the lines that came meanwhile."""
+    """Counts of a failed transaction go unchanged with the next one; counts of later lines follow after that."""
     accounts = Accounts(tmp_path, tmp_path / "crawl.log", lambda: 1.0)
 
     def write(*urls: str) -> None:
