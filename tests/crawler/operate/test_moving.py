@@ -49,7 +49,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def urls(job: Path) -> tuple[set[str], set[str]]:
-    """Of its dump: queued, and ended."""
+    """Return the queued and the ended URLs of the job's dump, after a check of its seeds."""
     file = shared_file(job)
     assert file is not None
     with JobDatabase(file) as database, opened_whole(SharedJob(database)) as whole:
@@ -133,7 +133,7 @@ def test_what_cannot_be_divided_is_refused(job: Path, tmp_path: Path) -> None:
 
 
 def test_links_under_way_in_an_earlier_version_keep_what_they_say() -> None:
-    """What is not said is left out."""
+    """Fields that the link lacks are left out."""
     assert moving._link("http://a/", "http://b/", "L") == {"url": "http://b/", "via": "http://a/", "hops": "L"}
     said = moving._link(None, "http://b/", None, "\x01", "k", True, False, 7)
     assert said == {"url": "http://b/", "payload": "AQ==", "key": "aw==", "precedence": 0x107}

@@ -1,4 +1,4 @@
-"""Where processes of shares come from."""
+"""The fork server, which starts the processes of workers."""
 
 import subprocess
 import sys

@@ -43,7 +43,7 @@ def gathered(job: Path) -> list[str]:
 
 
 def test_lines_of_all_workers_stand_in_the_order_of_their_times(job: Path) -> None:
-    """As if one process had written them."""
+    """The log reads as if one process had written it."""
     log(job, 0, line(1, "a"), line(4, "d"))
     log(job, 1, line(2, "b"), line(3, "c"), line(5, "e"))
     gather(job, workers(job))
@@ -83,7 +83,7 @@ def test_a_gathering_that_was_killed_is_done_again(job: Path) -> None:
 
 @pytest.mark.parametrize("how", ["moved", "removed", "cut"])
 def test_a_job_file_that_was_rotated_begins_anew(job: Path, how: str) -> None:
-    """What was gathered is in the file that was moved, and does not come again."""
+    """Lines that were gathered before the rotation are not gathered again."""
     log(job, 0, line(1, "a"))
     gather(job, workers(job))
     if how == "moved":
@@ -103,7 +103,7 @@ def test_a_job_file_that_was_rotated_begins_anew(job: Path, how: str) -> None:
 def test_a_kill_after_a_rotation_doubles_no_line(
     job: Path, monkeypatch: pytest.MonkeyPatch, *, is_cut: bool, has_inodes: bool
 ) -> None:
-    """What is written to a file that nobody has noted could not be told from what was there."""
+    """A new file is recorded before it is written to; otherwise gathered lines could not be told from those already there."""
     log(job, 0, line(1, "a"))
     gather(job, workers(job))
     if not has_inodes:  # as an earlier version notes it
@@ -272,7 +272,7 @@ def test_workers_folders_may_be_removed_between_runs(job: Path) -> None:
 
 
 def test_lines_that_were_the_jobs_own_stay_when_workers_have_more(job: Path) -> None:
-    """As of a job that one process has begun."""
+    """Such lines are those of a job that one process has begun."""
     (job / CRAWL_LOG).write_text(line(1, "a"))
     begin_anew(job)
     log(job, 0, line(2, "b"))

@@ -1,4 +1,4 @@
-"""What a job of several processes tells each of them, and why its run as a whole has ended."""
+"""The order that each process of a job gets, and the reason why the run as a whole has ended."""
 
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
