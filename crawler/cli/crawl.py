@@ -284,7 +284,7 @@ def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Se
 
 
 def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
-    """What the scope would do to the job's queue, which is opened and closed for it. Raises: as a crawl does."""
+    """Return the effect that the scope would have on the job's queue, which is opened for this. Raises: as a crawl does."""
     file = shared_file(chosen.directory)
     if file is not None:
         from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process

@@ -45,7 +45,7 @@ def run_move(source: str, target: str, shares: int, *, run_code: bool = False) -
 
 
 def moved_line(source: str, moved: MovedJob) -> str:
-    """What was done, and how to go on. Pure."""
+    """Say what was done, and how to go on. Pure."""
     counts = "" if moved.counts is None else f", {divided_line(moved.counts)}"
     begins = "--store" if moved.place.startswith(DATABASES) else "--job"
     return f"{source}: moved to {moved.place}{counts}; `anabranch crawl {begins} {moved.place}` goes on with it"

@@ -1,4 +1,4 @@
-"""What all workers of a job must have in common: the program's version, the order, the user functions.
+"""The agreement of a job's workers: all must have the same version of the program, the same order and user functions.
 
 A worker joins only if all three are the job's. If it is the first one at work, its own become the job's. What concerns one
 machine alone, such as the number of fetches at once or the logs, may differ (`LOCAL`).
@@ -115,14 +115,14 @@ class FolderCopied(CrawlerError):
 
 
 class Agreement(NamedTuple):
-    """What all workers of a job have in common."""
+    """The version, the order and the user functions that all workers of a job agree on."""
 
     version: str
     order: Mapping[str, Any]  #: `section.key` -> value
     functions: Mapping[str, str]  #: user function -> digest of its module
 
     def differences(self, asked: Agreement) -> dict[str, str]:
-        """What another one asks for that differs: a phrase by the key, by the function, or by `version`. Pure."""
+        """Return the differences of another agreement: a phrase by the key, by the function, or by `version`. Pure."""
         found = (
             {} if self.version == asked.version else {"version": f"version {self.version} there, {asked.version} here"}
         )
@@ -155,7 +155,7 @@ def agreement_of(order: CrawlOrder) -> Agreement:
 
 
 def _digest(module: str) -> str:
-    """Of a module's source; empty if it has none."""
+    """Return the digest of a module's source; empty if it has none."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError, AttributeError):
@@ -198,7 +198,7 @@ def _passed_on(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _local_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the tables of a worker's own order, what concerns its machine."""
+    """Return the keys of a worker's own order that concern its machine, by section."""
     return {
         section: {
             key: value for key, value in table.items() if section in LOCAL_SECTIONS or f"{section}.{key}" in LOCAL
@@ -209,7 +209,7 @@ def _local_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Applicant(NamedTuple):
-    """Who wants to join."""
+    """A worker that wants to join."""
 
     name: str  #: its name; a free one is made of it unless `is_named`
     token: str  #: of its folder
@@ -261,7 +261,7 @@ def _note_begin(connection: Connection) -> None:
 
 
 class Wanted(NamedTuple):
-    """What the command of a worker asks for."""
+    """The requests of a worker's command."""
 
     order: CrawlOrder
     seeds: Sequence[Seed] = ()
@@ -506,12 +506,12 @@ def set_order(
 
 
 def changes_in(connection: Connection) -> list[Change]:
-    """What operators changed in the order while the job lived."""
+    """Return the changes that operators have made to the order while the job lived."""
     return parsed_changes(fact(connection, _LASTING))
 
 
 def put_changes(connection: Connection, changes: Sequence[Change]) -> None:
-    """Keep what operators changed in the order while the job lived."""
+    """Save the changes that operators have made to the order while the job lived."""
     put_fact(connection, _LASTING, json.dumps(changes))
 
 
@@ -530,7 +530,7 @@ def settings_of_run(connection: Connection) -> list[list[str]]:
 
 
 def parsed_settings(text: str | None) -> list[list[str]]:
-    """The same from the text of the fact `settings`. Pure."""
+    """Return the changes that the text of the fact `settings` holds, the oldest first; none for None. Pure."""
     found: list[list[str]] = json.loads(text or "[]")
     return found
 

@@ -179,7 +179,7 @@ class JobDatabase:
                 raise self._database.translated(error) from error
 
     def is_passing(self, error: Exception) -> bool:
-        """The same may succeed later: the server is away, or busy."""
+        """Whether a later try may succeed: the server is away, or busy."""
         return self._database.is_passing(error.__cause__ if isinstance(error.__cause__, Exception) else error)
 
     def do(self, step: Callable[[Connection], T]) -> T:
@@ -188,7 +188,7 @@ class JobDatabase:
             return step(connection)
 
     def do_patiently(self, step: Callable[[Connection], T]) -> T:
-        """The same, again and again while the server is away: until the database is closed, or as `limit_retries` says.
+        """Run a step as `do` does, again and again while the server is away: until `close`, or as `limit_retries` says.
 
         Raises: StoreUnavailable.
         """
@@ -228,7 +228,7 @@ class JobDatabase:
 
 @contextmanager
 def _unsealing(address: Path | str, connection: Connection) -> Iterator[None]:
-    """What is written to a file when its processes have gone removes its seal."""
+    """Remove the seal of a file if anything is written to it while this is entered."""
     driver = execution.driver_of(connection) if isinstance(address, Path) else None
     before = 0 if driver is None else driver.total_changes
     yield

@@ -133,7 +133,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
 
 
 def _lasting(directory: Path, *, is_begun: bool) -> list[Change]:
-    """What operators changed in the order of a job that has begun."""
+    """Return the changes that operators have made to the order of a job; none if it has not begun."""
     return lasting_changes(directory) if is_begun else []
 
 
@@ -152,7 +152,7 @@ def refuse_changed(chosen: ChosenJob) -> None:
 
 
 def _sources_of(wanted: CrawlRequest, layers: Sequence[Layer], job: JobSection) -> list[SeedSources]:
-    """Where to read seeds from: the command line, else the order."""
+    """Return the places to read seeds from: the command line, else the order."""
     if wanted.sources:
         return [SeedSources(wanted.sources, COMMAND_LINE, COMMAND_LINE)]
     return _of_order(layers, job)

@@ -444,7 +444,7 @@ def held_folder(directory: Path) -> Iterator[None]:
 
 
 class MovedAside(NamedTuple):
-    """Where the old job is now."""
+    """The place of a job that was moved aside, and the servers that its filter's keys stay on."""
 
     place: Path  #: its folder
     leaves: tuple[str, ...]  #: servers of its shared filter, which keep their keys

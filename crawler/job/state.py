@@ -84,7 +84,7 @@ _ARRIVES = "arrives.json"
 
 
 def moved_to(state: Path) -> str:
-    """Where the job is now; empty if it is here. Raises: StorageError."""
+    """Return the folder or the database that the job was moved to; empty if it is still here. Raises: StorageError."""
     return _noted_place(state / MOVED_MARK)
 
 

@@ -85,7 +85,7 @@ def await_orphans(directory: Path) -> None:
 
 
 def await_orphans_of_free(directory: Path) -> None:
-    """The same, unless another process holds the job: taking its lock fails then, and says why."""
+    """Call `await_orphans`, unless another process holds the job: then taking its lock fails and says why."""
     if is_job(directory) and not who_holds(directory)[0]:
         await_orphans(directory)
 

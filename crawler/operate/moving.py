@@ -110,7 +110,7 @@ class Divided(NamedTuple):
 
 
 def divided_line(divided: Divided) -> str:
-    """What was done."""
+    """Return the line about a job that was divided."""
     queued, ended = counted(divided.queued, "queued URL"), f"{divided.ended:,} ended ones"
     return f"divided among {divided.shares} shares: {queued}, {ended}"
 
@@ -473,7 +473,7 @@ def _totals(part: Path) -> list[Any]:
 
 
 def _copy_settings(store: Path | str, database: JobDatabase, order: CrawlOrder) -> None:
-    """Of the queues and hosts of a job of one worker, or of an old share."""
+    """Copy the settings of queues and hosts from the store of a job of one worker, or from that of an old share."""
     asked = frontier_order(order)
     opened = connected(store, None) if isinstance(store, Path) else PostgresDatabase(store).connected()
     with opened as source, source.begin():
@@ -502,7 +502,7 @@ def _opened(part: Path, address: str = "") -> Iterator[SqlStore]:
 
 
 def _identity(address: str) -> dict[str, str]:
-    """What the store in a database was opened with last."""
+    """Return the identity that the store in a database was last opened with."""
     with PostgresDatabase(address).connected() as connection, connection.begin():
         return kept_identity(connection)
 

@@ -208,7 +208,7 @@ class SharedJob:
 
     @property
     def folder(self) -> Path | None:
-        """Of a job whose workers are processes of this machine; who crawls it holds the lock of its folder."""
+        """The folder of a job of processes of this machine; a crawl of the job holds its lock. None for a job in a database."""
         address = self.database.address
         return address.parent.parent if isinstance(address, Path) else None
 
@@ -393,7 +393,7 @@ class SharedJob:
     # How it is doing
 
     def status(self) -> Facts:
-        """As `status --json` of any job: from rows, the workers' statuses summed."""
+        """Return the facts of `status --json`, as for any job, from rows: the workers' statuses summed."""
         is_free = self._is_free
         look = self.look()
         now = self.snapshot(look)
@@ -504,9 +504,9 @@ class SharedJob:
         return facts_of(reply)
 
     def answers_soon(self, verb: str, given: Arguments) -> tuple[list[Facts], list[str]]:
-        """What all workers say to a verb that changes nothing, and the names of those that do not answer within seconds.
+        """Ask all workers for a verb that changes nothing; return their answers, and the names of those silent for seconds.
 
-        Two empty lists if no worker is at work.
+        Both lists are empty if no worker is at work.
         """
         at_work = {line.epoch: line.name for line in self.at_work()}
         replies, silent = self._replies_within(_SOON_S, [*at_work], verb, given) if at_work else ({}, set[int]())
@@ -627,7 +627,7 @@ def _silences(lines: Sequence[WorkerLine]) -> str:
 
 
 def _phase(now: CrawlSnapshot, look: JobLook) -> str:
-    """Of a job that workers crawl, or have begun to."""
+    """Return the phase of a job that workers crawl or have begun to; `UNKNOWN` if none of them answers."""
     if look.silent and all(worker.is_silent for worker in look.at_work):
         return UNKNOWN
     is_joined = any(worker.status is not None for worker in look.at_work)

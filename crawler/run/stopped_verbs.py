@@ -290,7 +290,10 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
 @contextmanager
 def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
-    """As `opened_whole`, for a caller that knows that no other worker is at work. `is_view`: of a copy, by `view_shares`."""
+    """Hold all shares of a job, as `opened_whole` does, for a caller that knows that no other worker is at work.
+
+    `is_view`: the job is a copy that is only read, opened by `view_shares`.
+    """
     from anabranch.crawler.job.frontier import open_share_holder, view_shares  # noqa: PLC0415 - slow to import, and status and pause do not need it
 
     identity = WorkerIdentity(name=OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
