@@ -433,6 +433,8 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path, store: str = "") -> 
         database.do(lambda connection: put_changes(connection, lasting_changes(job.directory)))
         with held_whole(SharedJob(database, order)) as whole:
             for part in parts:
+                with _opened(part, store):
+                    pass  # it has the present format now
                 _copy_settings(store or part / "state" / STORE_FILE, database, order)
             for lines in chain((_lines(part, store) for part in parts), (_under_way(part) for part in old)):
                 load_dump(lines, whole.frontier.operations.loading)
