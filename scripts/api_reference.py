@@ -96,7 +96,10 @@ def page() -> str:
     for room, heading in ROOMS.items():
         here = [entry for entry in ordered if entry.room == room]
         links = " · ".join(f"[{entry.name}](#{anchors[entry.name]})" for entry in here)
-        parts += [f"\n## {heading}\n\n{links}\n", *map(text_of, here)]
+        parts.append(f"\n## {heading}\n\n{links}\n")
+        for entry in here:
+            numbered = anchors[entry.name] != entry.name.lower()  # the site's builder numbers them otherwise
+            parts += [f'\n<a id="{anchors[entry.name]}"></a>\n' if numbered else "", text_of(entry)]
     return "".join(parts)
 
 

@@ -33,7 +33,7 @@ from anabranch.frontier.policies.hosts import parse_surt
 from anabranch.frontier.policies.userfunctions import shown
 
 #: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 
 class JobSection(Section):
