@@ -22,16 +22,22 @@ BOX = "RUNNING"
 
 
 def diagram() -> str:
-    """A Mermaid state diagram of every step. Raises: ValueError if an arrow of the box does not hold for each state in it."""
-    lines = ["```mermaid", "stateDiagram-v2", "    direction LR", f"    [*] --> {BOX}", f"    state {BOX} {{"]
+    """A Mermaid state diagram of every step: each state with what a queue holds in it, so that the arrows need no text.
+
+    Raises: ValueError if an arrow of the box does not hold for each state in it.
+    """
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [
+        f'    state "{state.name}" as {state.name}\n    {state.name}: {_holding(state).value}' for state in QueueState
+    ]
+    lines += [f"    [*] --> {BOX}", f"    state {BOX} {{"]
     lines += [
         f"        {_arrow(state.name, holds)}" for state in INSIDE for holds in _steps(state) if _is_inside(holds)
     ]
     lines.append("    }")
     for state in OUTSIDE:
         _require_every_step(state)
-        lines.append(f"    {BOX} --> {state.name}: {_holding(state).value}")
-        lines.append(f"    {state.name} --> {BOX}: what it holds then")
+        lines += [f"    {BOX} --> {state.name}", f"    {state.name} --> {BOX}"]
         lines += [f"    {_arrow(state.name, holds)}" for holds in _steps(state) if not _is_inside(holds)]
     return "\n".join([*lines, "```"])
 
@@ -97,7 +103,7 @@ def _holding(state: QueueState) -> Holds:
 
 
 def _arrow(origin: str, holds: Holds) -> str:
-    return f"{origin} --> {RESTS_IN[holds].name}: {holds.value}"
+    return f"{origin} --> {RESTS_IN[holds].name}"
 
 
 def _require_every_step(outside: QueueState) -> None:

@@ -1,9 +1,11 @@
-"""Tries an installed wheel: `python scripts/wheel_smoke.py base|crawl WHEEL ENVIRONMENT`.
+"""Tries an installed wheel: `python scripts/wheel_smoke.py base|crawl WHEEL ENVIRONMENT`, and checks what an index reads of
+a release: `python scripts/wheel_smoke.py metadata FILE...`.
 
 ENVIRONMENT is a virtual environment with the wheel and its dependencies and nothing else. Everything runs in an empty
 folder, so that it finds nothing of the clone. `base`: without an extra, a Frontier and a filter work, and the command names
-the extra that it needs. `crawl`: with that, the command crawls two linked pages, and both are in `pages.jsonl`. Exit code 0
-if that is so and the wheel holds the package alone; 1 with the reason otherwise.
+the extra that it needs. `crawl`: with that, the command names the wheel's version and crawls two linked pages, and both are
+in `pages.jsonl`. `metadata`: the metadata of each wheel or sdist are valid, for the version of its file name, and have
+README.md. Exit code 0 if that is so and the wheel holds the package alone; 1 with the reason otherwise.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +25,11 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
+
+from packaging.metadata import Metadata
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+
+README = Path(__file__).resolve().parent.parent / "README.md"
 
 PAGES = {
     "index.html": '<!doctype html><title>Source</title><a href="mouth.html">downstream</a>',
@@ -65,6 +73,31 @@ def foreign_files(wheel: Path) -> list[str]:
         for name in names
         if not name.partition("/")[0].endswith(".dist-info") and name.partition("/")[0] not in TOP_LEVEL
     ]
+
+
+def metadata_text(file: Path) -> bytes:
+    """The metadata of a wheel or an sdist. Raises: StopIteration, KeyError if it has none."""
+    if file.suffix == ".whl":
+        with ZipFile(file) as wheel:
+            return wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))
+    with tarfile.open(file) as sdist:
+        member = sdist.extractfile(f"{file.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert member is not None  # it is a file
+        return member.read()
+
+
+def metadata_complaint(file: Path) -> str:
+    """The error in the metadata of this wheel or sdist; empty if there is none."""
+    parse = parse_wheel_filename if file.suffix == ".whl" else parse_sdist_filename
+    try:
+        metadata = Metadata.from_email(metadata_text(file))
+    except ExceptionGroup as errors:
+        return "; ".join(map(str, errors.exceptions))
+    if metadata.version != parse(file.name)[1]:
+        return f"its metadata have version {metadata.version}"
+    if (metadata.description_content_type, metadata.description) != ("text/markdown", README.read_text("utf-8")):
+        return "its description is not README.md"
+    return ""
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -130,15 +163,19 @@ def base_complaint(wheel: Path, environment: Path, scratch: Path) -> str:
     return ""
 
 
-def crawl_complaint(environment: Path, scratch: Path) -> str:
+def crawl_complaint(wheel: Path, environment: Path, scratch: Path) -> str:
     """The error of the wheel with the extra `crawl`; empty if it works. `scratch` is an empty folder."""
     site, empty, job = scratch / "site", scratch / "empty", scratch / "job"
     site.mkdir()
     empty.mkdir()
+    command = str(environment / "bin" / "anabranch")
+    wanted_version = f"anabranch {parse_wheel_filename(wheel.name)[1]}\n"
+    if (version := run_in(empty, command, "--version").stdout) != wanted_version:
+        return f"anabranch --version said {version!r}, wanted {wanted_version!r}"
     with served(PAGES, site) as address:
         try:
             options = ("--allow-private", "--min-delay", "0", "--max-delay", "0", "--job", str(job))
-            done = run_in(empty, str(environment / "bin" / "anabranch"), "crawl", f"{address}/index.html", *options)
+            done = run_in(empty, command, "crawl", f"{address}/index.html", *options)
         except subprocess.TimeoutExpired as error:
             return f"the crawl was not done after {error.timeout} s"
         except OSError as error:
@@ -158,15 +195,20 @@ def crawl_complaint(environment: Path, scratch: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdict on `base|crawl WHEEL ENVIRONMENT`; returns 1 on an error."""
+    """Print the verdict on `base|crawl WHEEL ENVIRONMENT` or `metadata FILE...`; returns 1 on an error."""
+    if arguments[0] == "metadata":
+        verdicts = {file: metadata_complaint(Path(file)) for file in arguments[1:]}
+        for file, wrong in verdicts.items():
+            print(f"{file}: {wrong or 'its metadata are valid'}")
+        return int(any(verdicts.values()))
     kind, wheel, environment = arguments[0], Path(arguments[1]), Path(arguments[2])
     foreign = foreign_files(wheel)
     with tempfile.TemporaryDirectory(prefix="anabranch.") as scratch:
         if foreign:
             wrong = f"{wheel.name} would install {', '.join(foreign)}"
         else:
-            tried = partial(base_complaint, wheel) if kind == "base" else crawl_complaint
-            wrong = tried(environment.absolute(), Path(scratch))
+            tried = base_complaint if kind == "base" else crawl_complaint
+            wrong = tried(wheel, environment.absolute(), Path(scratch))
     did = "embedded a Frontier" if kind == "base" else f"crawled {len(PAGES)} pages"
     print(wrong or f"{wheel.name} {did} from an empty environment")
     return int(bool(wrong))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, Holds, QueueState
+from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, Holds, QueueState
 from scripts import lifecycle_diagram
 from scripts.lifecycle_diagram import BOX, INSIDE, OUTSIDE, PAGE, diagram, main, never_table, renewed, steps_table
 from tests.rows import each_row
@@ -39,10 +39,11 @@ def test_every_step_is_drawn_and_nothing_else() -> None:
     assert read == {(state.name, after.name) for (state, _), after in NEXT.items()}
 
 
-def test_each_arrow_says_what_the_queue_holds() -> None:
-    """The words at an arrow are those of the error that a wrong step raises."""
-    assert "READY --> IN_FLIGHT: all the leases it may have" in diagram()
-    assert "PAUSED --> RETIRED: an order to retire" in diagram()
+def test_each_state_says_what_a_queue_holds_in_it() -> None:
+    """In the words of the error that a wrong step raises."""
+    said = dict(re.findall(r"^ +(\w+): (.+)$", diagram(), re.MULTILINE))
+    assert said == {rest.name: holds.value for holds, rest in RESTS_IN.items()}
+    assert said["IN_FLIGHT"] == "all the leases it may have"
 
 
 def test_every_step_has_a_line() -> None:

@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from anabranch.crawler.order.sections import VERSION
+from scripts.wheel_smoke import README, metadata_complaint
 
 ROOT = Path(__file__).resolve().parents[1]
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -73,6 +75,36 @@ def test_a_release_is_refused_with_the_reason_before_anything_is_built(tmp_path:
     assert not (dated / "dist").exists()
 
 
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        ("", ""),
+        ("Version: 0.3.0", "version 0.3.0"),
+        ("Requires-Python: three", "three"),
+        ("Requires-Dist: not a name", "not a name"),
+        ("Description-Content-Type: text/plain", "README.md"),
+    ],
+)
+def test_wrong_metadata_of_a_wheel_are_named(tmp_path: Path, field: str, complaint: str) -> None:
+    """One field is wrong; an index would refuse the file, or show something else."""
+    fields = {
+        "Metadata-Version": "2.4",
+        "Name": "anabranch",
+        "Version": "0.2.0",
+        "Description-Content-Type": "text/markdown",
+    }
+    if field:
+        name, _, value = field.partition(": ")
+        fields[name] = value
+    head = "".join(f"{name}: {value}\n" for name, value in fields.items())
+    wheel = tmp_path / "anabranch-0.2.0-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("anabranch-0.2.0.dist-info/METADATA", f"{head}\n{README.read_text('utf-8')}")
+    found = metadata_complaint(wheel)
+    assert complaint in found
+    assert bool(complaint) == bool(found)
+
+
 @pytest.mark.slow
 def test_a_release_is_built_tried_listed_and_tagged(tmp_path: Path) -> None:
     """In a clone of its own: the tag is annotated, and both files are in dist/."""
@@ -86,7 +118,8 @@ def test_a_release_is_built_tried_listed_and_tagged(tmp_path: Path) -> None:
     git(clone, "commit", "-q", "--allow-empty", "-am", "dated")
     done = release(clone, VERSION)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "anabranch/py.typed" in done.stdout
+    assert done.stdout.count("anabranch/py.typed") == 2, "the lists of both"
+    assert done.stdout.count("its metadata are valid") == 2
     assert {file.suffix for file in (clone / "dist").iterdir()} == {".whl", ".gz"}
     assert git(clone, "cat-file", "-t", f"v{VERSION}") == "tag\n"
     assert git(clone, "status", "--porcelain") == ""
