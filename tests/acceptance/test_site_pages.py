@@ -75,7 +75,7 @@ async def test_no_page_is_wider_than_a_phone_or_loads_from_elsewhere(phone: Page
     for name in names:
         await phone.goto(f"{base}/{name}")
         await expect(phone.locator("pre.mermaid")).to_have_count(0)
-        if await phone.evaluate("document.documentElement.scrollWidth > innerWidth"):
+        if await phone.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             wide.append(name)
     assert wide == []
     assert {url for url in asked if not url.startswith(base)} == set()
