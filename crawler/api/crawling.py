@@ -6,7 +6,7 @@ import asyncio
 import io
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +29,14 @@ from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
 from anabranch.crawler.outcomes.errors import BadArgument, ExitCode, NoSeeds, UsageError
 from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.report.logs import escape_traceback
-from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.summary import RunFacts, crawl_report
-from anabranch.crawler.run.composition import Archive
-from anabranch.crawler.run.control import Answer, Control
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.control import Answer
+from anabranch.crawler.run.controller import CrawlController
 from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, RETRY_SKIPPED, STATUS, STOP
+from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.stopped_verbs import create_job
-from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
-from anabranch.crawler.run.workers import Delivery
+from anabranch.crawler.run.workers import Archive, Delivery
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.times import steady_clock
 
@@ -102,12 +100,10 @@ class Crawl:
         refuse_other("buffer", buffer, int, "a whole number of pages")
         if buffer < 1:
             raise BadArgument(f"buffer= must be at least 1; not {buffer}")
-        self._request, self._failures, self._most, self._delivers = request, failures, buffer, delivers
-        self._opened = asyncio.Event()
+        self._request = request
+        self._program = _Program(buffer, failures=failures, delivers=delivers)
         self._task: asyncio.Task[CrawlResult] | None = None
         self._controller: CrawlController | None = None
-        self._buffer: PageBuffer | None = None
-        self._answer: Answer | None = None
         self._blocking: BlockingCrawl | None = None
         self._is_over = False  #: an iteration has reached the end, or the program has left the crawl
         self._is_reported = failures  #: the program knows which seeds were not answered
@@ -126,7 +122,7 @@ class Crawl:
             ) from error
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
-        opened = asyncio.create_task(self._opened.wait())
+        opened = asyncio.create_task(self._program.opened.wait())
         try:
             await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -248,7 +244,7 @@ class Crawl:
     async def take(self) -> Page | None:
         """The next page; None when the crawl has ended. Raises: the error of a crawl that failed."""
         assert self._task is not None
-        page = None if self._buffer is None else await self._buffer.take()
+        page = None if self._program.buffer is None else await self._program.buffer.take()
         if page is None:
             self._is_over = True
             result = await asyncio.shield(self._task)
@@ -271,9 +267,9 @@ class Crawl:
             )
 
     async def _ask(self, verb: str, arguments: Arguments) -> Facts:
-        if self._answer is None:
+        if self._program.answer is None:
             raise UsageError(_NOT_RUNNING)
-        return await self._answer(verb, arguments)
+        return await self._program.answer(verb, arguments)
 
     async def _run(self) -> CrawlResult:
         async with AsyncExitStack() as opened:
@@ -301,45 +297,48 @@ class Crawl:
                     job.undo_failed_start()
                     raise
                 finally:
-                    if self._buffer is not None:
-                        self._buffer.close()
+                    if self._program.buffer is not None:
+                        self._program.buffer.close()
 
     async def _crawl(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> CrawlResult:
         if is_over(job.state, seeds):
             raise UsageError(
                 f"{job.directory}: is finished, and its queue was in memory; give again=True for another round"
             )
-        uploads = Uploading(job, order.write.upload) if order.write.warc and order.write.upload else None
-        hooks = RunHooks(
-            notify=lambda text: log.info(text.rstrip()),
-            show=_show_nothing,
-            force_exit=lambda: None,
-            watch=None if uploads is None else lambda *_: uploads.watch(),
-            control=self._control,
-            delivery=self._deliver if self._delivers else None,
-        )
-        self._controller = CrawlController(order, job, seeds, hooks)
+        member = SoleMembership(order, job, listens=self._request.keeps)
+        self._controller = CrawlController(order, job, seeds, self._program, member)
         facts = await self._controller.crawl()
-        if uploads is not None:
-            await uploads.finish()
         return _result(facts, job.directory if self._request.keeps else None)
 
-    def _deliver(self, archive: Archive) -> Delivery:
-        self._buffer = PageBuffer(self._most, archive, steady_clock(), failures=self._failures)
-        return self._buffer
+
+class _Program(Surroundings):
+    """The program that opens a crawl: its log gets the lines, its iteration the pages."""
+
+    def __init__(self, most: int, *, failures: bool, delivers: bool) -> None:
+        self.opened = asyncio.Event()
+        self.answer: Answer | None = None  #: while the crawl runs
+        self.buffer: PageBuffer | None = None  #: once it runs, if the program gets pages
+        self._most, self._failures, self._delivers = most, failures, delivers
+
+    def notify(self, text: str) -> None:
+        """Log it."""
+        log.info(text.rstrip())
+
+    def delivery(self, archive: Archive) -> Delivery | None:
+        """Make the buffer that the program takes its pages from."""
+        if self._delivers:
+            self.buffer = PageBuffer(self._most, archive, steady_clock(), failures=self._failures)
+        return self.buffer
 
     @asynccontextmanager
-    async def _control(self, state: Path, answer: Answer) -> AsyncIterator[None]:
-        """While entered, the methods work, and so do commands on the job."""
-        async with AsyncExitStack() as opened:
-            if self._request.keeps:
-                await opened.enter_async_context(Control(state, answer))
-            self._answer = answer
-            self._opened.set()
-            try:
-                yield
-            finally:
-                self._answer = None
+    async def answering(self, answer: Answer) -> AsyncIterator[None]:
+        """While entered, the methods work."""
+        self.answer = answer
+        self.opened.set()
+        try:
+            yield
+        finally:
+            self.answer = None
 
 
 class _Pages:
@@ -539,10 +538,6 @@ async def _next(pages: AsyncIterator[Page]) -> Page | None:
         return await anext(pages)
     except StopAsyncIteration:
         return None
-
-
-async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
-    await asyncio.Event().wait()
 
 
 def _result(facts: RunFacts, job: Path | None) -> CrawlResult:

@@ -16,7 +16,7 @@ from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import Body, Response, content_type_of, header_fields
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.processors.disposition import decide
-from anabranch.crawler.run.composition import Archive
+from anabranch.crawler.run.workers import Archive
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.crawler.visit import Visit
 from anabranch.frontier.records import ENDING

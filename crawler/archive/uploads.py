@@ -6,16 +6,25 @@ list `uploaded`, in the state folder, and it is never copied again. What fails i
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+import structlog
+
 from anabranch.crawler.archive.files import INDEX, WARC
-from anabranch.crawler.outcomes.errors import CrawlerError, OrderError, storage_errors
+from anabranch.crawler.outcomes.errors import CrawlerError, OrderError, StorageError, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile
 from anabranch.extras import install_command
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between two looks for finished files; longer after a failure.
+LOOK_S = 3.0
+_AGAIN_S = 60.0
 
 #: The list of files that were copied, one a line.
 UPLOADED_FILE = "uploaded"
@@ -41,7 +50,9 @@ class Uploaded(NamedTuple):
 class Uploads:
     """Copies what a folder of WARC files has and the list lacks. Calls block."""
 
-    def __init__(self, warc: Path, state: Path, target: str, on_arrival: Callable[[Uploaded], None]) -> None:
+    def __init__(
+        self, warc: Path, state: Path, target: str, on_arrival: Callable[[Uploaded], None] | None = None
+    ) -> None:
         """`target` is the URL of the folder. `on_arrival` is called for each file before it is in the list.
 
         Raises: OrderError without fsspec, or without what it needs for this kind of URL.
@@ -94,7 +105,8 @@ class Uploads:
             for one in (index, file):
                 self._put(one)
             urls, address = frozenset(_urls_of(index)), f"{self._target}/{file.name}"
-            self._on_arrival(Uploaded(file.name, address, file.stat().st_size, urls))
+            if self._on_arrival is not None:
+                self._on_arrival(Uploaded(file.name, address, file.stat().st_size, urls))
         except Exception as error:
             words = " ".join(str(error).split()) or type(error).__name__
             raise UploadFailed(f"{file.name}: cannot be copied to {self._target}: {words}") from error
@@ -134,3 +146,31 @@ def _urls_of(index: Path) -> Iterator[str]:
     with index.open("rb") as lines:
         for line in lines:
             yield json.loads(line.split(b" ", 2)[2])["url"]
+
+
+class Uploading:
+    """Copies finished files while a crawl runs, and the last ones at its end."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+
+    async def watch(self) -> None:
+        """Copy what is finished, again and again, until cancelled. Failures are logged, and tried again."""
+        while True:
+            try:
+                await asyncio.to_thread(self._uploads.copy)
+                pause_s = LOOK_S
+            except (UploadFailed, StorageError) as error:
+                log.warning("a WARC file waits to be copied", reason=str(error))
+                pause_s = _AGAIN_S
+            await asyncio.sleep(pause_s)
+
+    async def finish(self) -> None:
+        """Copy what the end of the run has finished. Raises: UploadFailed, which says how many are left."""
+        try:
+            await asyncio.to_thread(self._uploads.copy)
+        except UploadFailed as error:
+            left = self._uploads.left
+            raise UploadFailed(
+                f"{error}; {left} finished files are at this machine only, the next run copies them"
+            ) from error

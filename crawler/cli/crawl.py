@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,9 +51,9 @@ from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
 from anabranch.crawler.report.table import escaped_lines
 from anabranch.crawler.run.control import has_crawl
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
+from anabranch.crawler.run.membership import Surroundings
 from anabranch.crawler.run.signals import ignore_harmless
-from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE, has_store
@@ -163,16 +163,6 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
             raise
 
 
-async def _crawl_alone(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], hooks: RunHooks) -> int:
-    """Crawl the whole job in this process."""
-    if not (order.write.warc and order.write.upload):
-        return await CrawlController(order, job, seeds, hooks).run()
-    uploading = Uploading(job, order.write.upload)
-    code = await CrawlController(order, job, seeds, replace(hooks, watch=lambda *_: uploading.watch())).run()
-    await uploading.finish()
-    return code
-
-
 def _run_worker(command: CrawlCommand, chosen: ChosenJob, job: JobFolder, seeds: Sequence[Seed]) -> int:
     """Crawl as one of the job's workers."""
     from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have no database
@@ -180,10 +170,10 @@ def _run_worker(command: CrawlCommand, chosen: ChosenJob, job: JobFolder, seeds:
 
     order = chosen.order
     _warn_of(order)
-    hooks = _hooks(order, command.verbosity)
+    outside = _Terminal(order, command.verbosity)
     with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
         wanted = Wanted(order, seeds, command.again, command.yes, changes=chosen.shared_changes)
-        return runner.run(crawl_shared(wanted, job, hooks, time.time, order.frontier.store))
+        return runner.run(crawl_shared(wanted, job, outside, time.time, order.frontier.store))
 
 
 def _has_processes(order: CrawlOrder) -> bool:
@@ -226,7 +216,7 @@ def _run_processes(
     await_orphans(job.directory)
     file = job.state / STORE_FILE
     with sealed(file), closing(JobDatabase(file)) as database, asyncio.Runner() as runner:
-        return runner.run(Supervisor(wanted, job, database, _hooks(order, command.verbosity), fork_server).run())
+        return runner.run(Supervisor(wanted, job, database, _Terminal(order, command.verbosity), fork_server).run())
 
 
 def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
@@ -261,7 +251,7 @@ def _run_job(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Se
         return ExitCode.DONE
     _warn_of(order)
     with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        return runner.run(_crawl_alone(order, job, seeds, _hooks(order, command.verbosity)))
+        return runner.run(CrawlController(order, job, seeds, _Terminal(order, command.verbosity)).run())
 
 
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
@@ -358,19 +348,31 @@ def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:
     return seeds
 
 
-def _hooks(order: CrawlOrder, verbosity: int) -> RunHooks:
-    console = DisplayConsole(stderr=True)
-    display = Display.NONE if verbosity < 0 else Display(order.report.progress)
+class _Terminal(Surroundings):
+    """The command that crawls: it says how the crawl begins and ends, and shows its progress."""
 
-    async def show(take: Callable[[], CrawlSnapshot]) -> None:
-        await show_progress(take, console, display, order.report.interval_s)
+    is_last = True
 
-    def force_exit() -> None:
+    def __init__(self, order: CrawlOrder, verbosity: int) -> None:
+        self._console = DisplayConsole(stderr=True)
+        self._is_quiet = verbosity < 0
+        self._report = order.report
+
+    def notify(self, text: str) -> None:
+        """Print it."""
+        if not self._is_quiet:
+            _say(text)
+
+    async def show(self, take: Callable[[], CrawlSnapshot]) -> None:
+        """Show the progress as the order says."""
+        display = Display.NONE if self._is_quiet else Display(self._report.progress)
+        await show_progress(take, self._console, display, self._report.interval_s)
+
+    def force_exit(self) -> None:
+        """End the process: the journal and the store are sound at any moment."""
         with suppress(OSError):
-            console.show_cursor()
-        os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
-
-    return RunHooks(notify=_say if verbosity >= 0 else lambda _: None, show=show, force_exit=force_exit, is_last=True)
+            self._console.show_cursor()
+        os._exit(ExitCode.FORCED)
 
 
 def _say(text: str) -> None:

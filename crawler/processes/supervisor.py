@@ -34,8 +34,8 @@ from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
 from anabranch.crawler.run.control import ControlRefused
-from anabranch.crawler.run.controller import RunHooks
 from anabranch.crawler.run.limits import full_folder
+from anabranch.crawler.run.membership import Surroundings, uploading_of
 from anabranch.crawler.run.metrics import metrics_served
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.shared_job import JobLook, SharedJob
@@ -48,7 +48,6 @@ from anabranch.crawler.run.stopped_verbs import (
     stopped_seed_outcomes,
 )
 from anabranch.crawler.run.summing import summed_filters, summed_run
-from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
@@ -70,7 +69,7 @@ class Supervisor:
     """Runs one crawl of one job in several processes, once. The caller holds the job's lock."""
 
     def __init__(
-        self, wanted: Wanted, job: JobFolder, database: JobDatabase, outside: RunHooks, fork_server: ForkServer
+        self, wanted: Wanted, job: JobFolder, database: JobDatabase, outside: Surroundings, fork_server: ForkServer
     ) -> None:
         self._wanted = wanted
         self._order = wanted.order
@@ -132,8 +131,7 @@ class Supervisor:
     # While it runs
 
     async def _crawl(self) -> None:
-        upload = self._order.write.upload if self._order.write.warc else ""
-        uploading = Uploading(self._job, upload) if upload else None
+        uploading = uploading_of(self._order, self._job)
         beside = [
             self._outside.show(lambda: self._watch.snapshot),
             self._watch.run(lambda: self._why),

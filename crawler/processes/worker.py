@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import time
@@ -21,8 +21,8 @@ from anabranch.crawler.outcomes.endings import FORESEEABLE, WhyEnded, failure_co
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.report.logs import closing_logs, configure_logs
-from anabranch.crawler.report.progress import CrawlSnapshot
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
+from anabranch.crawler.run.membership import Surroundings
 from anabranch.crawler.run.shared_worker import crawl_shared
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.summing import run_facts
@@ -89,13 +89,10 @@ async def _crawl(task: WorkerTask, order: CrawlOrder, parent: asyncio.StreamRead
         os.kill(os.getpid(), signal.SIGTERM)  # while it is being opened, too
 
     watching = asyncio.create_task(watch_parent())
-    hooks = RunHooks(
-        notify=lambda _: None, show=_show_nothing, force_exit=lambda: None, is_last=True, serves_metrics=False
-    )
     try:
         with await asyncio.to_thread(JobFolder.open, Path(task.folder)) as job:
             job.write_warc_to(Path(task.warc))
-            await crawl_shared(Wanted(order, leads=False), job, hooks, time, Path(task.file), controllers.append)
+            await crawl_shared(Wanted(order, leads=False), job, _Parent(), time, Path(task.file), controllers.append)
     finally:
         watching.cancel()
     (controller,) = controllers
@@ -103,6 +100,8 @@ async def _crawl(task: WorkerTask, order: CrawlOrder, parent: asyncio.StreamRead
     return {**run_facts(controller.facts), "ending": controller.ending.name, "detail": controller.detail}
 
 
-async def _show_nothing(_take: Callable[[], CrawlSnapshot]) -> None:
-    """The parent shows all workers together."""
-    await asyncio.Event().wait()
+class _Parent(Surroundings):
+    """The parent of this process shows all workers together, and serves their metrics."""
+
+    is_last = True
+    serves_metrics = False

@@ -8,18 +8,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import last_entry
 from anabranch.crawler.accounts.database import AccountsView
-from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
 from anabranch.crawler.fetch.dns import Resolver
@@ -27,10 +24,10 @@ from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.changes import settle_changes
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import frontier_order, has_urls, open_job
+from anabranch.crawler.job.frontier import frontier_order
 from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
-from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
+from anabranch.crawler.job.seeds import Book, SourceTags
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -41,44 +38,24 @@ from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.preconditions import RobotsPrecondition
 from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
-from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import Trouble, last_logged, names_logged
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
+from anabranch.crawler.run.membership import Membership, Surroundings
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
-from anabranch.crawler.visit import Chain, Dispose, Visit
+from anabranch.crawler.visit import Chain
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.errors import errors_after
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
-#: Writes the exchange of a visit to the WARC files, before its other records.
-Archive = Callable[[Visit], Coroutine[Any, Any, None]]
-#: Returns the last line of the run's progress log; None before the first.
-ProgressSource = Callable[[], ProgressFacts | None]
 #: How much of the end of crawl.log is searched for the hops of a URL. The crawl stands still for these 16 ms.
 _SEARCHED_BYTES = 32 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobShare:
-    """The parts of a run that differ when the run is one of several workers of a job; see `shared_run`."""
-
-    book: Book  #: the job's seeds
-    metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
-    on_opened: Callable[[RunParts], None]  #: called when all parts are open
-    on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
-    worker: str  #: the name of this worker, in those of its WARC files
-    name: str  #: of the whole job
-    open_frontier: Callable[..., Frontier]  #: given the state folder and the keywords of `open_job`
-    view_totals: Callable[[Accounts], AccountsView]  #: a view of the totals of the whole job, given this process' own
-    on_stop: Callable[[], None]  #: called when the run begins no more fetches
-    of_host: Callable[[Accounts, str], Totals]  #: the whole job's totals of a host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +68,18 @@ class RunContext:
     statistics: CrawlStatistics
     board: WorkerBoard
     run_state: RunState
-    share: JobShare | None = None  #: None: this run crawls the whole job
-    #: Given what archives a visit's exchange at once, makes what hands the pages to a program; None: no program gets them.
-    delivery: Callable[[Archive], Delivery] | None = None
+    member: Membership
+    outside: Surroundings
 
     @property
     def name(self) -> str:
         """The job's name, for reports."""
-        return self.job.directory.name if self.share is None else self.share.name
+        return self.member.name
+
+    @property
+    def is_shared(self) -> bool:
+        """Several workers crawl the job."""
+        return bool(self.member.worker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +111,16 @@ class RunParts:
 
 async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
-    order, job, clock, share = context.order, context.job, context.clock, context.share
-    book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
+    order, job, clock, member = context.order, context.job, context.clock, context.member
+    book = member.open_book(opened)
     resolver = resolver_of(order, clock)
     opened.push_async_callback(resolver.close)
-    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, book, resolver)))
+    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
     fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
-    quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=_of_host(context, accounts))
+    quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
     admission = await open_admission(order, job.state, frontier, quotas_of, book, opened)
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
@@ -167,10 +148,9 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
     dispose = admission.informed_after(disposition)
     explainer, services = _explainer(context, admission, book, chain), _services(context, chain_parts)
-    if share is not None:
-        chain, dispose = share.metered(chain, dispose, context.statistics)
+    chain, dispose = member.metered(chain, dispose)
     counted = limits.counting(dispose)
-    delivery = None if context.delivery is None else context.delivery(recorder.archive)
+    delivery = context.outside.delivery(recorder.archive)
     parts = RunParts(
         frontier=frontier,
         resolver=resolver,
@@ -184,26 +164,11 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         delivery=delivery,
         explainer=explainer,
         admission=admission,
-        is_shared=share is not None,
-        view_totals=partial(_view_totals, context, accounts),
+        is_shared=context.is_shared,
+        view_totals=partial(member.view_totals, accounts),
     )
-    if share is not None:
-        share.on_opened(parts)
+    member.opened(parts)
     return parts
-
-
-def _of_host(context: RunContext, accounts: Accounts) -> Callable[[str], Totals]:
-    """The totals of a host, in the whole job."""
-    if context.share is not None:
-        return partial(context.share.of_host, accounts)
-    return accounts.of_host
-
-
-def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
-    if context.share is not None:
-        return context.share.view_totals(accounts)
-    accounts.sync()
-    return AccountsView(context.job.state)
 
 
 def limits_of_run(limits: LimitsSection, *, is_shared: bool) -> LimitsSection:
@@ -212,7 +177,7 @@ def limits_of_run(limits: LimitsSection, *, is_shared: bool) -> LimitsSection:
 
 
 def _limits(context: RunContext, done: int, fetched_bytes: int) -> RunLimits:
-    limits = limits_of_run(context.order.limits, is_shared=context.share is not None)
+    limits = limits_of_run(context.order.limits, is_shared=context.is_shared)
     return RunLimits(limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
 
 
@@ -228,18 +193,11 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
     )
 
 
-def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
-    order, job = context.order, context.job
-    own = None if context.share is None else context.share.open_frontier
-    if own is None:
-        frontier = open_job(job.state, order, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
-    else:
-        frontier = own(job.state, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
+def _open_frontier(context: RunContext, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
+    frontier = context.member.open_frontier(context.clock, resolver.known_address, on_change)
     try:
-        if context.share is None and has_urls(frontier):
-            require_seeds(book, job.state / SEED_BOOK)
-        job.write_order(dump_order(order))  # only now: the job may have refused the order
-        settle_changes(job.state, order)
+        context.job.write_order(dump_order(context.order))  # only now: the job may have refused the order
+        settle_changes(context.job.state, context.order)
     except BaseException:
         frontier.close()
         raise
@@ -254,12 +212,10 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
         # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
         accounts = Accounts(job.state, job.crawl_log, context.clock)
         section = order.write
-        if context.share is not None:  # the files of all workers may come together
-            prefix = f"{section.warc_prefix}-{context.share.worker}"
+        if context.is_shared:  # the files of all workers may come together
+            prefix = f"{section.warc_prefix}-{context.member.worker}"
             section = section.model_copy(update={"warc_prefix": prefix})
-        facts = warc_facts(order, section, context.name)
-        # Processes of one machine have one disk, so no other worker could do better; on many machines others take over.
-        retry_s = math.inf if context.share is not None and not order.frontier.is_in_database else None
+        facts, retry_s = warc_facts(order, section, context.name), context.member.retry_s
         return accounts, open_journal(job, section, facts, context.clock, accounts, retry_s=retry_s)
 
     accounts, files = await asyncio.to_thread(open_files)
@@ -287,8 +243,7 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
 
 def _services(context: RunContext, parts: ChainParts) -> Services:
     section, statistics = context.order.fetch, context.statistics
-    worker = "" if context.share is None else context.share.worker
-    gates = ServiceGates(section.outage_first_s, section.outage_max_s, worker)
+    gates = ServiceGates(section.outage_first_s, section.outage_max_s, context.member.worker)
     known = known_services(parts.resolver, parts.fetcher)
     return Services(
         gates,

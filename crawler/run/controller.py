@@ -9,11 +9,9 @@ write the reports, close the journal, close the Frontier. Only this file creates
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import structlog
 
@@ -34,44 +32,25 @@ from anabranch.crawler.outcomes.endings import (
     with_failures,
 )
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_errors
-from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
-from anabranch.crawler.run.composition import Archive, JobShare, RunContext, RunParts, open_parts
-from anabranch.crawler.run.control import Answer, Control
+from anabranch.crawler.run.composition import RunContext, RunParts, open_parts
 from anabranch.crawler.run.crawl_verbs import CrawlVerbs, facts_of_running
 from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.membership import Membership, SoleMembership, Surroundings, uploading_of
 from anabranch.crawler.run.metrics import LoopLag, RunMetrics, metrics_served
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.crawler.run.stopped_verbs import reasons_of
-from anabranch.crawler.run.workers import DELIVERY, Delivery
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.crawler.run.workers import DELIVERY
 from anabranch.frontier.errors import SharesLost, StoreSetBack, StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.times import steady_clock
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunHooks:
-    """Callbacks of the program that started a run."""
-
-    notify: Callable[[str], None]  #: show a line (or lines) to the operator
-    show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
-    force_exit: Callable[[], None]  #: leave at once
-    is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
-    #: runs with the workers until cancelled
-    watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
-    #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
-    control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
-    share: JobShare | None = None  #: None: the run crawls the whole job
-    serves_metrics: bool = True  #: False: the parent serves those of all its processes at the order's address
-    delivery: Callable[[Archive], Delivery] | None = None  #: as in `RunContext`
 
 
 #: How often in a row, without a fetch between, the crawl goes on after its store was set back: then it is no restore.
@@ -86,17 +65,21 @@ class CrawlController:
         order: CrawlOrder,
         job: JobFolder,
         seeds: Sequence[Seed],
-        hooks: RunHooks,
+        outside: Surroundings,
+        member: Membership | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`clock`: of a server that all workers of the job go by; None: the machine's."""
+        """`member`: how the run takes part in the job; None: alone. `clock`: of a server that all workers go by; None: of this
+        machine.
+        """
         self._order = order
         self._job = job
         self._seeds = seeds
-        self._hooks = hooks
+        self._outside = outside
+        self._member = SoleMembership(order, job) if member is None else member
         self._clock = clock or steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
-        self._run_state = RunState(hooks.notify, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
+        self._run_state = RunState(outside.notify, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
         written = [job.directory, job.warc] if order.write.warc else [job.directory]  # maybe on several disks
         self._disk = DiskWatch(written, order.limits.min_free_disk_bytes, self._run_state)
         self._context = RunContext(
@@ -106,13 +89,14 @@ class CrawlController:
             statistics=self._statistics,
             board=WorkerBoard(),
             run_state=self._run_state,
-            share=hooks.share,
-            delivery=hooks.delivery,
+            member=self._member,
+            outside=outside,
         )
         self.facts: RunFacts | None = None  #: how the run was, when it has ended in order
         self._parts: RunParts | None = None  # these three are None until the job is open
         self._progress: ProgressReporter | None = None
         self._status: RunStatus | None = None
+        self._uploading = uploading_of(order, job, self._member.worker, self._member.register)
         self._lag = LoopLag()
         self._is_signalled = False
         self._report_error: StorageError | StoreUnavailable | None = (
@@ -121,15 +105,24 @@ class CrawlController:
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
-        with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
-            facts = await self.crawl()
-        self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._outside.is_last):
+            facts = await self._crawled()
+        self._outside.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
+        if self._uploading is not None:
+            await self._uploading.finish()
         return facts.code
 
     async def crawl(self) -> RunFacts:
-        """Crawl as `run` does, but without signals and without a report to the operator: for a program with its own event loop.
+        """Crawl as `run` does, but without signals and without a report to the operator: for a program with its own loop."""
+        facts = await self._crawled()
+        if self._uploading is not None:
+            await self._uploading.finish()
+        return facts
+
+    async def _crawled(self) -> RunFacts:
+        """Crawl until a run has ended in order.
 
         A worker that was away for too long opens the job again and gets other shares. A run whose store was set back opens the
         job again and goes on with what the store has, at most `_MOST_SET_BACK` times in a row without a fetch between.
@@ -161,8 +154,7 @@ class CrawlController:
         self._run_state.stop(ending, at_once=at_once)
         if self._parts is not None:  # before visits that wait for a ticket give their leases back
             self._parts.frontier.stop_leasing()
-        if self._hooks.share is not None:  # it may be joining, and wait for the server
-            self._hooks.share.on_stop()
+        self._member.stop()  # it may be joining, and wait for the server
 
     @property
     def ending(self) -> WhyEnded:
@@ -191,21 +183,23 @@ class CrawlController:
             interval_s = self._order.report.statistics_interval_s
             progress = ProgressReporter(frontier, self._statistics, progress_log, interval_s, self._clock)
             self._progress = progress
-            if self._hooks.share is not None:
-                self._hooks.share.on_progress(progress.last)
             status = self._status = RunStatus(
                 self._context, self._disk, frontier.core, progress, parts.services, lambda: parts.journal.trouble
             )
             frontier.core.on_trouble(log_frontier_trouble)
             metrics = RunMetrics(self._context, parts, status, self._lag)
             verbs = CrawlVerbs(self._context, parts, status.facts, metrics.numbers, self._follow)
-            async with self._hooks.control(self._job.state, verbs.answer), self._served(metrics):
+            async with (
+                self._member.control(verbs.answer, status),
+                self._served(metrics),
+                self._outside.answering(verbs.answer),
+            ):
                 try:
                     await seeding.begin(self._seeds)
                 finally:
-                    if has_seeds(self._job.directory) or self._hooks.share is not None:
+                    if has_seeds(self._job.directory) or self._context.is_shared:
                         self._job.begin()
-                self._hooks.notify(self._opening_line(frontier.core.counts()))
+                self._outside.notify(self._opening_line(frontier.core.counts()))
                 await self._disk.poll()
                 parts.limits.check_bytes()
                 self._run_state.begin(frontier)
@@ -242,15 +236,15 @@ class CrawlController:
 
     def _served(self, metrics: RunMetrics) -> AbstractAsyncContextManager[None]:
         """Metrics at the order's address, if it has one and this process is to serve it."""
-        address = self._order.report.metrics if self._hooks.serves_metrics else ""
-        return metrics_served(address, lambda: {self._name: metrics.numbers()}, self._hooks.notify)
+        address = self._order.report.metrics if self._outside.serves_metrics else ""
+        return metrics_served(address, lambda: {self._name: metrics.numbers()}, self._outside.notify)
 
     @property
     def _name(self) -> str:
         return self._order.job.name or self._context.name
 
     def _opening_line(self, counts: FrontierCounts) -> str:
-        if self._hooks.share is not None:
+        if self._context.is_shared:
             return f"the job has {counts.done:,} pages, {counts.pending:,} URLs are queued"
         return opening_line(self._job, counts, self._order.limits.pages)
 
@@ -280,16 +274,18 @@ class CrawlController:
                     for number in range(1, self._order.crawl.workers + 1)
                 ]
                 others = [
-                    group.create_task(self._hooks.show(status.snapshot)),
+                    group.create_task(self._outside.show(status.snapshot)),
                     group.create_task(self._disk.watch(), name="disk"),
                     group.create_task(parts.services.watch(), name="services"),
                     group.create_task(progress.refresh(), name="look"),
                     group.create_task(progress.write(), name="progress-statistics"),
+                    group.create_task(self._member.watch(), name="job"),
+                    group.create_task(self._outside.watch(parts.frontier, self._statistics), name="watch"),
                 ]
                 if self._order.report.metrics:
                     others.append(group.create_task(self._lag.watch(), name="loop-lag"))
-                if (watch := self._hooks.watch) is not None:
-                    others.append(group.create_task(watch(parts.frontier, self._statistics), name="watch"))
+                if self._uploading is not None:
+                    others.append(group.create_task(self._uploading.watch(), name="uploads"))
                 await self._until_ended(workers, parts)
                 for task in others:
                     task.cancel()
@@ -316,8 +312,7 @@ class CrawlController:
             parts.limits.pages.wake_all()
             if parts.delivery is not None:
                 parts.delivery.end()
-            if self._hooks.share is not None:
-                self._hooks.share.on_stop()
+            self._member.stop()
             ends, patience_s = {hurried, ended}, self._order.fetch.timeout_s
             done, _ = await asyncio.wait(ends, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
             if parts.delivery is not None and not done:  # pages that a program has not seen yet wait for it
@@ -349,10 +344,10 @@ class CrawlController:
 
     def _signalled(self) -> None:
         if self._is_signalled:
-            self._hooks.force_exit()
+            self._outside.force_exit()
         self._is_signalled = True
         self.stop(WhyEnded.SIGNAL)
-        self._hooks.notify("draining: fetches under way may end; a second signal leaves at once")
+        self._outside.notify("draining: fetches under way may end; a second signal leaves at once")
 
     def _log_status(self) -> None:
         log_status(opening_facts(self._context) if self._status is None else self._status.facts())

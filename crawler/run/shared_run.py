@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -51,23 +51,24 @@ from anabranch.crawler.cluster.totals import (
     view_of,
 )
 from anabranch.crawler.extract.links import REDIRECT
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_share_holder
+from anabranch.crawler.job.seeds import Book
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import DiskFull, storage_errors
-from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import memory_of_process
-from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.crawler.run.composition import JobShare, ProgressSource, RunParts
+from anabranch.crawler.run.composition import RunParts
 from anabranch.crawler.run.control import Answer, reply_to
 from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.run_state import Cause
+from anabranch.crawler.run.status import RunStatus
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.policies.hosts import IpOf
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
 
 log = structlog.get_logger(__name__)
@@ -104,8 +105,15 @@ class _News(NamedTuple):
 class SharedRun:
     """The part of one worker, for one run of the controller."""
 
-    def __init__(self, database: JobDatabase, order: CrawlOrder, joined: Joined, who: Applicant) -> None:
+    def __init__(
+        self, database: JobDatabase, order: CrawlOrder, job: JobFolder, joined: Joined, who: Applicant
+    ) -> None:
+        self.name = order.job.name or database.name
+        self.worker = joined.name
+        # Processes of one machine have one disk, so no other worker could do better; on many machines others take over.
+        self.retry_s = None if order.frontier.is_in_database else math.inf
         self._database = database
+        self._state = job.state
         self._who = who._replace(name=joined.name)
         self._order = order
         self._limits = order.limits
@@ -122,11 +130,9 @@ class SharedRun:
         self._settings = 0  #: changes of the run that this worker's order has
         self._parts: RunParts | None = None
         self._answer: Answer | None = None
-        self._statistics = CrawlStatistics(started_s=0.0)
-        self._take: Callable[[], CrawlSnapshot] = CrawlSnapshot
+        self._run: RunStatus | None = None
         self._due = asyncio.Event()  # something is wanted of the rows now
         self._tickets = self._new_tickets()
-        self._find_progress: ProgressSource = lambda: None
         self._status_at_s = 0.0
         self._totals_at_s = 0.0
         self._elsewhere: dict[str, Totals] = {}  # what other workers counted for a host, when it was met here first
@@ -137,26 +143,10 @@ class SharedRun:
         """Seeds of the job that this worker has read."""
         return len(self._book)
 
-    @property
-    def share(self) -> JobShare:
-        """The `JobShare` that the run's parts work with."""
-        return JobShare(
-            book=self._book,
-            metered=self._metered,
-            worker=self._identity.name,
-            name=self._order.job.name or self._database.name,
-            on_opened=self._opened,
-            on_progress=self._know_progress,
-            open_frontier=self._open_frontier,
-            view_totals=self._view_totals,
-            on_stop=self._stop,
-            of_host=self._of_host,
-        )
-
     @asynccontextmanager
-    async def control(self, _state: Path, answer: Answer) -> AsyncIterator[None]:
+    async def control(self, answer: Answer, status: RunStatus) -> AsyncIterator[None]:
         """While entered, commands of other machines can be answered."""
-        self._answer = answer
+        self._answer, self._run = answer, status
         try:
             yield
         finally:
@@ -164,28 +154,16 @@ class SharedRun:
             self._totals_at_s = min(self._totals_at_s, monotonic())
             await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
-                fetched_bytes = self._statistics.fetched_bytes - self._bytes_before
-                write = partial(self._write_status, await self._status(), fetched_bytes)
+                write = partial(self._write_status, await self._status(), self._fetched_bytes)
                 await asyncio.to_thread(self._database.do, write)
 
-    def shown(
-        self, show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]
-    ) -> Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]:
-        """Return a display that calls `show` and keeps the source of its snapshots, from which the job's status is written."""
-
-        async def both(take: Callable[[], CrawlSnapshot]) -> None:
-            self._take = take
-            await show(take)
-
-        return both
-
-    async def watch(self, _frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
+    async def watch(self) -> None:
         """Look at the job's rows again and again, until cancelled."""
-        self._statistics, is_away = statistics, False
+        is_away = False
         while True:
             self._due.clear()
             try:
-                look = await self._look_for(statistics.fetched_bytes - self._bytes_before)
+                look = await self._look_for(self._fetched_bytes)
                 news = await asyncio.to_thread(self._database.do, look)
             except StoreUnavailable as error:
                 if not self._database.is_passing(error):
@@ -207,7 +185,12 @@ class SharedRun:
         name, number = self._identity.name, self._joined.round
         self._database.do(partial(put_output, worker=name, number=number, arrived=arrived))
 
-    def _stop(self) -> None:
+    @property
+    def _fetched_bytes(self) -> int:
+        """Since this worker joined last."""
+        return 0 if self._run is None else self._run.context.statistics.fetched_bytes - self._bytes_before
+
+    def stop(self) -> None:
         """The run stops: visits that wait for a ticket give their leases back. A server that is away is not waited for."""
         self._database.limit_retries()
         if self._parts is not None:
@@ -223,24 +206,37 @@ class SharedRun:
 
     # The run's parts
 
-    def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
+    def open_book(self, opened: AsyncExitStack) -> Book:
+        """The seeds are rows, and the database stays open."""
+        del opened
+        return self._book
+
+    def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         """Join the job's workers; blocks. While the server is away it waits as long as a worker at work would.
 
         Raises: as `open_frontier`, OtherOrder, FolderCopied.
         """
         while True:
             try:
-                return self._joined_frontier(state, clock, **more)
+                return self._joined_frontier(clock, ip_of, on_change)
             except StoreUnavailable as error:
                 if not self._database.may_try_again(error):
                     raise
 
-    def _joined_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
+    def _joined_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
         self._tickets = self._new_tickets()
         self._elsewhere.clear()
         self._book.reload()
-        frontier = open_share_holder(state, self._order, self._identity, self._database.address, clock=clock, **more)
+        frontier = open_share_holder(
+            self._state,
+            self._order,
+            self._identity,
+            self._database.address,
+            clock=clock,
+            ip_of=ip_of,
+            on_change=on_change,
+        )
         try:
             self._database.do_patiently(self._enter)
             self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
@@ -256,7 +252,8 @@ class SharedRun:
         )
         if epoch is None:
             raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
-        self._epoch, self._bytes_before = epoch, self._statistics.fetched_bytes
+        self._epoch = epoch
+        self._bytes_before = 0 if self._run is None else self._run.context.statistics.fetched_bytes
         adopt_totals(connection, self._identity.name, self._counting_name)
         execute(
             connection,
@@ -266,10 +263,8 @@ class SharedRun:
             now_s=server_time(connection),
         )
 
-    def _know_progress(self, find: ProgressSource) -> None:
-        self._find_progress = find
-
-    def _opened(self, parts: RunParts) -> None:
+    def opened(self, parts: RunParts) -> None:
+        """Collect what is counted for the transactions of the Frontier."""
         parts.accounts.carry()
         self._parts = parts
 
@@ -281,7 +276,8 @@ class SharedRun:
         put_counted(connection, self._counting_name, self._epoch, counted)
         return self._parts.accounts.carried
 
-    def _metered(self, chain: Chain, dispose: Dispose, _statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
+    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
+        """Add a ticket for each page, and what others know of seeds and hosts."""
         chain, dispose = self._tickets.metered(chain, dispose)
         return (("_seed", self._know_seed), ("_host", self._know_host), *chain), dispose
 
@@ -298,12 +294,13 @@ class SharedRun:
             self._elsewhere[host] = await asyncio.to_thread(self._database.do_patiently, find)
         return Step.PROCEED
 
-    def _of_host(self, accounts: Accounts, host: str) -> Totals:
+    def of_host(self, accounts: Accounts, host: str) -> Totals:
+        """Add what other workers have counted for it, when it was met here first."""
         totals = accounts.of_host(host)
         totals.add(self._elsewhere.get(host, Totals()))
         return totals
 
-    def _view_totals(self, accounts: Accounts) -> AccountsView:
+    def view_totals(self, accounts: Accounts) -> AccountsView:
         """Return a view of the totals of all workers, those that have ended included (blocks). An open view needs no server."""
         rows = self._database.do(partial(self._exchange_totals, accounts.changed(all_rows=True)))
         return view_of(rows)
@@ -374,10 +371,11 @@ class SharedRun:
 
     async def _status(self) -> str:
         assert self._answer is not None
-        last, metrics = self._find_progress(), await self._answer(METRICS, {})
+        assert self._run is not None
+        last, metrics = self._run.progress.last(), await self._answer(METRICS, {})
         process = {"pid": os.getpid(), "machine": socket.gethostname(), "memory": list(memory_of_process())}
         longest = 0 if last is None else last.longest
-        return json.dumps({**snapshot_facts(self._take()), **process, "longest": longest, "metrics": metrics})
+        return json.dumps({**snapshot_facts(self._run.snapshot()), **process, "longest": longest, "metrics": metrics})
 
     def _write_status(self, status: str, fetched_bytes: int, connection: Connection) -> None:
         execute(

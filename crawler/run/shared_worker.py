@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,11 +37,9 @@ from anabranch.crawler.job.state import (
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ExitCode, JobMoving, StaysAway, storage_errors
-from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
+from anabranch.crawler.run.membership import Surroundings, uploading_of
 from anabranch.crawler.run.shared_run import SharedRun
-from anabranch.crawler.run.uploading import Uploading
-from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.times import counted, steady_clock
@@ -59,7 +56,7 @@ _LEASE_LOOK_S = 0.5
 async def crawl_shared(
     wanted: Wanted,
     job: JobFolder,
-    hooks: RunHooks,
+    outside: Surroundings,
     machine_s: Callable[[], float],
     address: Path | str,
     begins: Callable[[CrawlController], None] = lambda _: None,
@@ -76,34 +73,23 @@ async def crawl_shared(
             await _finish_files(database, order, job)
             await asyncio.to_thread(count_left_over, database, job, machine_s)
             raise
-        hooks.notify(_joined_line(database, joined))
+        outside.notify(_joined_line(database, joined))
         if joined.absent:
-            hooks.notify(f"the job runs again; start {joined.absent}, too: the command of each")
+            outside.notify(f"the job runs again; start {joined.absent}, too: the command of each")
         if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
             off = f"{machine_s() - joined.now_s:+.0f} s"
             log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
-        shared = await asyncio.to_thread(SharedRun, database, order, joined, who)
-        uploading = _uploading(order, job, joined.name, shared.register)
-
-        async def watch(frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(shared.watch(frontier, statistics), name="job")
-                if uploading is not None:
-                    group.create_task(uploading.watch(), name="uploads")
-
-        own = replace(hooks, show=shared.shown(hooks.show), watch=watch, control=shared.control, share=shared.share)
+        member = await asyncio.to_thread(SharedRun, database, order, job, joined, who)
         clock = steady_clock(epoch=lambda: joined.now_s)
-        controller = CrawlController(order, job, wanted.seeds, own, clock)
+        controller = CrawlController(order, job, wanted.seeds, outside, member, clock)
         begins(controller)
         code = await controller.run()
-        if uploading is not None:
-            await uploading.finish()
         facts = controller.facts
         has_tried_all = facts is not None and all(seed.status for seed in facts.seeds)
         is_finished = controller.ending is WhyEnded.FINISHED and code == ExitCode.DONE
         if wanted.leads and is_finished and has_tried_all:
             with suppress(StoreUnavailable):  # the next run does it
-                await asyncio.to_thread(database.do, partial(note_finished, seeds=shared.known_seeds))
+                await asyncio.to_thread(database.do, partial(note_finished, seeds=member.known_seeds))
         return code
 
 
@@ -124,7 +110,7 @@ async def _finish_files(database: JobDatabase, order: CrawlOrder, job: JobFolder
     def register(arrived: Uploaded) -> None:
         database.do(partial(put_output, worker=worker.name, number=number, arrived=arrived))
 
-    uploading = _uploading(order, job, worker.name, register)
+    uploading = uploading_of(order, job, worker.name, register)
     if uploading is not None:
         await uploading.finish()
 
@@ -142,13 +128,6 @@ def count_left_over(database: JobDatabase, job: JobFolder, clock: Callable[[], f
         with closing(Accounts(job.state, job.crawl_log, clock)) as accounts:
             counted = accounts.changed(all_rows=True)
     database.do(partial(put_left_over, worker=counting_name(worker.name, worker.token), counted=counted))
-
-
-def _uploading(order: CrawlOrder, job: JobFolder, name: str, register: Callable[[Uploaded], None]) -> Uploading | None:
-    """Return the uploader of this worker's files; None if the order asks for none, or another process writes to the archive."""
-    if not (order.write.warc and order.write.upload and job.has_own_warc):
-        return None
-    return Uploading(job, f"{order.write.upload.rstrip('/')}/{name}", register)
 
 
 def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[Applicant, Joined]:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -82,6 +82,10 @@ class PageLimit:
 
 #: The step of a visit that waits for the program.
 DELIVERY = "delivery"
+
+
+#: Writes the exchange of a visit to the WARC files, before its other records.
+Archive = Callable[[Visit], Coroutine[Any, Any, None]]
 
 
 class Delivery(Protocol):

@@ -34,9 +34,9 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
 from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds
 from anabranch.crawler.report.logs import configure_logs
-from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
+from anabranch.crawler.run.membership import Surroundings
 from anabranch.crawler.runtime import tune_interpreter
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import user_function
@@ -75,11 +75,8 @@ def _crawled(order: CrawlOrder, directory: Path, say: Callable[[object], None]) 
     if not found.seeds:
         raise NoSeeds("no seed is left")
     sampler = Sampler(say)
-    outside = RunHooks(
-        notify=_nothing, show=_show_nothing, force_exit=lambda: os._exit(ExitCode.FORCED), watch=sampler.watch
-    )
     with JobFolder.open(directory) as job:
-        code = asyncio.run(_run(CrawlController(order, job, found.seeds, outside)))
+        code = asyncio.run(_run(CrawlController(order, job, found.seeds, sampler)))
         if code is ExitCode.NO_SEED_ANSWERED:
             raise NoSeeds("no seed answered")
         busy, lengths = sampler.busy(), queue_lengths(job.state, order)
@@ -124,21 +121,13 @@ def _say(stream: TextIO, value: object) -> None:
     stream.write(json.dumps(value) + "\n")
 
 
-def _nothing(_: str) -> None:
-    """The comparison prints the results."""
-
-
-async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
-    await asyncio.Event().wait()
-
-
 #: Between two samples.
 EACH_S = 1.0
 #: Between two looks at how many workers are active: a sample has their mean and their most.
 LOOK_S = 0.05
 
 
-class Sampler:
+class Sampler(Surroundings):
     """The samples of one crawl, the first when its workers start, the last when they have ended.
 
     A thread reads workers, URLs and bytes, because the event loop may be a second late with a thousand busy workers: the active
@@ -162,23 +151,27 @@ class Sampler:
             0,
         )  # workers: time of the last look, and values of the next sample
 
-    async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
-        """Sample each second until cancelled, as `RunHooks.watch`. A second call continues."""
+    def force_exit(self) -> None:
+        """End the process; the comparison knows what that means."""
+        os._exit(ExitCode.FORCED)
+
+    async def watch(self, frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
+        """Sample each second until cancelled. A second call continues."""
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
             self._waited_s = _waited_s()
         try:
             self._queues = _queues_of(await frontier.statistics())
-            with self._sampling(counts):
+            with self._sampling(statistics):
                 while True:
                     await self._until_next()
                     self._queues = _queues_of(await frontier.statistics())
         finally:
-            self._look(counts)
+            self._look(statistics)
             self.ended_s, self.is_drained = self._looked_s, frontier.core.is_done
             if self.is_drained:
                 self._queues = (0, 0, 0)
-            self._say(counts)
+            self._say(statistics)
 
     def busy(self) -> Busy:
         """How busy the process was since the first sample, and how late its event loop was at worst when a second began."""

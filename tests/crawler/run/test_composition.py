@@ -14,6 +14,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run import composition
 from anabranch.crawler.run.composition import RunContext, open_parts
+from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import RunState
 from tests.crawler.builder import clock, settle, until
 
@@ -34,6 +35,8 @@ def run_of(job):
         statistics=statistics,
         board=WorkerBoard(),
         run_state=RunState(lambda _: None),
+        member=SoleMembership(order, job),
+        outside=Surroundings(),
     )
 
 

@@ -20,9 +20,10 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, JournalFull
 from anabranch.crawler.outcomes.failures import RETRY_WAITS_S, BodyBroken
-from anabranch.crawler.run import composition
+from anabranch.crawler.run import composition, membership
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
+from anabranch.crawler.run.membership import Surroundings
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from anabranch.frontier.filterchoice import filter_choice
@@ -53,7 +54,7 @@ def web_of(pages):
     return SmallWeb({"a.test": Host(pages=pages)})
 
 
-class Run:
+class Run(Surroundings):
     """A controller over the small web, and what it told the outside."""
 
     def __init__(self, web, job, *, seeds=(SEED,), **sections) -> None:
@@ -71,11 +72,13 @@ class Run:
         }
         for name, section in sections.items():
             order[name] = section if name == "override" else order.get(name, {}) | section
-        hooks = RunHooks(notify=self.said.append, show=self._show, force_exit=self._force_exit)
         given = [Seed(url=url, source="command line") for url in seeds]
-        self.controller = CrawlController(CrawlOrder.model_validate(order), job, given, hooks)
+        self.controller = CrawlController(CrawlOrder.model_validate(order), job, given, self)
 
-    async def _show(self, take) -> None:
+    def notify(self, text) -> None:
+        self.said.append(text)
+
+    async def show(self, take) -> None:
         self.take = take
         self.snapshots.append(take())
         self.is_shown = True
@@ -85,7 +88,7 @@ class Run:
             self.is_shown = False
             self.snapshots.append(take())
 
-    def _force_exit(self) -> None:
+    def force_exit(self) -> None:
         self.forced += 1
 
 
@@ -425,7 +428,7 @@ async def test_a_signal_that_comes_while_the_job_opens_ends_the_run_in_order(tmp
         may_open.wait()
         return open_job(*arguments, **more)
 
-    monkeypatch.setattr(composition, "open_job", open_slowly)
+    monkeypatch.setattr(membership, "open_job", open_slowly)
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
@@ -525,7 +528,7 @@ async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) 
                 finally:
                     raise KeyError("odd")
 
-            run.controller._hooks = RunHooks(notify=run.said.append, show=show, force_exit=run._force_exit)
+            run.show = show
             with pytest.raises(ExceptionGroup) as failed:
                 await run.controller.run()
     assert failed.group_contains(KeyError)
@@ -546,7 +549,7 @@ async def test_whoever_watches_sees_frontier_and_counts_until_the_workers_have_e
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
-            run.controller._hooks = replace(run.controller._hooks, watch=watch)
+            run.watch = watch
             await run.controller.run()
     assert seen == [(1, 0), (True, 4)]
 
@@ -560,9 +563,9 @@ async def test_a_report_that_cannot_be_written_is_told_after_the_summary(tmp_pat
             async def show(take) -> None:
                 if job.reports.is_dir():
                     job.reports.rmdir()
-                await run._show(take)
+                await Run.show(run, take)
 
-            run.controller._hooks = RunHooks(notify=run.said.append, show=show, force_exit=run._force_exit)
+            run.show = show
             with pytest.raises(CrawlerError, match=r"crawl-report\.txt"):
                 await run.controller.run()
     assert crawled(tmp_path) == ALL

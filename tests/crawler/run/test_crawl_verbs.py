@@ -35,6 +35,7 @@ from anabranch.crawler.run.crawl_verbs import (
     limits_note,
 )
 from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
 from anabranch.crawler.run.stopped_verbs import add_to_stopped
 from anabranch.crawler.scope.scope import open_scope
@@ -63,6 +64,8 @@ class Crawl:
             statistics=CrawlStatistics(started_s=0.0),
             board=WorkerBoard(),
             run_state=self.run_state,
+            member=SoleMembership(CrawlOrder(), job),
+            outside=Surroundings(),
         )
         accounts = Accounts(job.state, job.crawl_log, frontier.core.now_s)
 

@@ -29,8 +29,9 @@ from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.run import service_gates
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.controller import CrawlController
 from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
+from anabranch.crawler.run.membership import Surroundings
 from tests.crawler.builder import until
 from tests.facts_schema import checked
 from tests.patience import HANG_S
@@ -123,7 +124,7 @@ class Proxy:
         return answer
 
 
-class Crawl:
+class Crawl(Surroundings):
     """A crawl of the small web from the first page of the first host; its links lead to all pages of all hosts."""
 
     def __init__(self, folder: Path, web: SmallWeb, *, port: str = "", **sections: Mapping[str, Any]) -> None:
@@ -146,11 +147,13 @@ class Crawl:
     async def run(self) -> ExitCode:
         seeds = [Seed(url=url, source="command line") for url in self.seeds]
         with JobFolder.open(self.folder) as job:
-            hooks = RunHooks(notify=self.said.append, show=self._show, force_exit=lambda: None)
-            self.controller = CrawlController(self.order, job, seeds, hooks)
+            self.controller = CrawlController(self.order, job, seeds, self)
             return await self.controller.run()
 
-    async def _show(self, take: Callable[[], CrawlSnapshot]) -> None:
+    def notify(self, text: str) -> None:
+        self.said.append(text)
+
+    async def show(self, take: Callable[[], CrawlSnapshot]) -> None:
         self.take = take
         await asyncio.Event().wait()
 

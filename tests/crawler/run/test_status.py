@@ -17,6 +17,7 @@ from anabranch.crawler.report.progress_log import ProgressLog
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run.composition import RunContext
 from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import Cause, RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.services import Services
@@ -42,6 +43,8 @@ class Run:
                 statistics=self.statistics,
                 board=WorkerBoard(),
                 run_state=self.run_state,
+                member=SoleMembership(CrawlOrder(), job),
+                outside=Surroundings(),
             )
         log = ProgressLog(folder / "progress-statistics.log", frontier.core.now_s)
         self.progress = ProgressReporter(frontier, self.statistics, log, 20.0, frontier.core.now_s)

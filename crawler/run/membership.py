@@ -1,0 +1,172 @@
+"""How a run takes part in its job, alone or as one of several workers, and the program around the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.archive.uploads import Uploaded, Uploading, Uploads
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import has_urls, open_job
+from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, require_seeds
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.run.control import Answer, Control
+from anabranch.crawler.run.workers import Archive, Delivery
+from anabranch.crawler.visit import Chain, Dispose
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.policies.hosts import IpOf
+
+if TYPE_CHECKING:
+    from anabranch.crawler.run.composition import RunParts
+    from anabranch.crawler.run.status import RunStatus
+
+
+class Surroundings:
+    """The program around a run. This one is told nothing and wants nothing; a program overrides what concerns it."""
+
+    is_last = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
+    serves_metrics = True  #: False: the parent serves those of all its processes at the order's address
+
+    def notify(self, text: str) -> None:
+        """Show a line, or lines, to the operator."""
+
+    async def show(self, take: Callable[[], CrawlSnapshot]) -> None:
+        """Display progress until cancelled."""
+        del take
+        await asyncio.Event().wait()
+
+    async def watch(self, frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
+        """Run beside the workers until cancelled."""
+        del frontier, statistics
+        await asyncio.Event().wait()
+
+    def force_exit(self) -> None:
+        """Leave at once."""
+
+    def answering(self, answer: Answer) -> AbstractAsyncContextManager[None]:
+        """While the result is entered, the crawl answers verbs."""
+        del answer
+        return nullcontext()
+
+    def delivery(self, archive: Archive) -> Delivery | None:
+        """Return what hands the pages to the program; None: it gets none. `archive` archives a visit's exchange at once."""
+        del archive
+        return None
+
+
+class Membership(Protocol):
+    """How a run takes part in its job."""
+
+    name: str  #: of the job, for reports
+    worker: str  #: the name of this worker, also in those of its WARC files; empty: it is the only one
+    retry_s: float | None  #: how long the journal waits for a disk that is full; None: as usual
+
+    def open_book(self, opened: AsyncExitStack) -> Book:
+        """The job's seeds; `opened` closes the book."""
+
+    def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
+        """Open the job's Frontier (blocks). Raises: CrawlerError, FrontierError."""
+
+    def opened(self, parts: RunParts) -> None:
+        """All parts of the run are open."""
+
+    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
+        """The chain and the disposition, with the limits of the whole job."""
+
+    def of_host(self, accounts: Accounts, host: str) -> Totals:
+        """The whole job's totals of a host, given this process' own."""
+
+    def view_totals(self, accounts: Accounts) -> AccountsView:
+        """A view of the totals of the whole job, as of now (blocks); the caller closes it."""
+
+    def control(self, answer: Answer, status: RunStatus) -> AbstractAsyncContextManager[object]:
+        """While entered, commands are answered, and the job's status is that of this run."""
+
+    async def watch(self) -> None:
+        """Do what the job asks for, until cancelled."""
+
+    def register(self, arrived: Uploaded) -> None:
+        """A file of this worker was copied elsewhere (blocks)."""
+
+    def stop(self) -> None:
+        """The run begins no more fetches."""
+
+
+class SoleMembership:
+    """The only worker of a job, which has it in its folder."""
+
+    worker = ""
+    retry_s: float | None = None
+
+    def __init__(self, order: CrawlOrder, job: JobFolder, *, listens: bool = True) -> None:
+        """`listens`: other commands reach the run through the control socket."""
+        self.name = job.directory.name
+        self._order = order
+        self._job = job
+        self._listens = listens
+        self._book: SeedBook | None = None
+
+    def open_book(self, opened: AsyncExitStack) -> Book:
+        """Open the seed book of the folder."""
+        self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
+        return self._book
+
+    def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
+        """Open the whole Frontier. Raises: as `open_job`; SeedBookDamaged if it has URLs and the book no seed."""
+        frontier = open_job(self._job.state, self._order, clock=clock, ip_of=ip_of, on_change=on_change)
+        try:
+            if self._book is not None and has_urls(frontier):
+                require_seeds(self._book, self._job.state / SEED_BOOK)
+        except BaseException:
+            frontier.close()
+            raise
+        return frontier
+
+    def opened(self, parts: RunParts) -> None:
+        """Nothing follows."""
+
+    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
+        """Return them as they are: the run holds the limits by itself."""
+        return chain, dispose
+
+    def of_host(self, accounts: Accounts, host: str) -> Totals:
+        """Its own are all."""
+        return accounts.of_host(host)
+
+    def view_totals(self, accounts: Accounts) -> AccountsView:
+        """A view of its own."""
+        accounts.sync()
+        return AccountsView(self._job.state)
+
+    def control(self, answer: Answer, status: RunStatus) -> AbstractAsyncContextManager[object]:
+        """Serve the control socket, which asks for the status, too."""
+        del status
+        return Control(self._job.state, answer) if self._listens else nullcontext()
+
+    async def watch(self) -> None:
+        """Nobody else asks for anything."""
+        await asyncio.Event().wait()
+
+    def register(self, arrived: Uploaded) -> None:
+        """The folder knows what has arrived."""
+
+    def stop(self) -> None:
+        """Nobody is waited for."""
+
+
+def uploading_of(
+    order: CrawlOrder, job: JobFolder, worker: str = "", register: Callable[[Uploaded], None] | None = None
+) -> Uploading | None:
+    """What copies the WARC files of this worker elsewhere; None if the order does not ask for it. Raises: OrderError."""
+    if not (order.write.warc and order.write.upload and job.has_own_warc):
+        return None
+    target = f"{order.write.upload.rstrip('/')}/{worker}" if worker else order.write.upload
+    return Uploading(Uploads(job.warc, job.state, target, register))
