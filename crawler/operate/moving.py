@@ -493,7 +493,7 @@ def _opened(part: Path, address: str = "") -> Iterator[SqlStore]:
     file = part / "state" / STORE_FILE
     try:
         store = SqlStore(address or file)
-        store.open(_identity(address) if address else identity_of(file), 0.0, lambda: None)
+        store.open(_identity(address) if address else identity_of(file), time.time(), lambda: None)
         try:
             yield store
         finally:

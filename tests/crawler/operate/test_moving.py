@@ -21,7 +21,7 @@ from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, OrderError, UsageError
 from anabranch.crawler.run.shared_job import SharedJob
-from anabranch.crawler.run.stopped_verbs import opened_whole
+from anabranch.crawler.run.stopped_verbs import WholeJob, opened_whole
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
@@ -84,6 +84,11 @@ def test_pauses_budgets_and_blocks_stay(tmp_path: Path) -> None:
             operations.set_budget(QueueKey("bkdr:1"), 12)
             frontier.block(GateKey("h7.test"), frontier.now_s() + 3600)
             frontier.flush()
+            while (lease := frontier.lease()) is None:
+                frontier.flush()
+            later = Outcome(OutcomeKind.RETRY, after_s=3600.0)
+            frontier.finish(lease, later, [])
+            frontier.flush()
             before = {queue.key: queue for queue in operations.queues(limit=10)}
     divide(directory, 4)
     file = shared_file(directory)
@@ -95,9 +100,17 @@ def test_pauses_budgets_and_blocks_stay(tmp_path: Path) -> None:
         assert sum(queue.urls for queue in paused) == before[QueueKey("bkdr:0")].urls
         with database.transaction() as connection:
             parts = fetch(connection, "SELECT budget, spent FROM queue WHERE key LIKE '%/bkdr:1'")
-        assert sum(budget - spent for budget, spent in parts) == 12
+        limited = before[QueueKey("bkdr:1")]
+        assert sum(budget - spent for budget, spent in parts) == limited.budget - limited.spent
         blocked_s = whole.frontier.operations.gate(GateKey("h7.test")).opens_s - whole.frontier.now_s()
         assert 3500 < blocked_s <= 3600
+        assert [due_s > whole.frontier.now_s() + 3500 for due_s in due_times(whole)] == [True]
+
+
+def due_times(whole: WholeJob) -> list[float]:
+    """When the URLs that wait for a retry are due."""
+    lines = [json.loads(line) for line in whole.frontier.operations.dump()]
+    return [line["due_s"] for line in lines if "due_s" in line]
 
 
 @pytest.mark.parametrize("step", ["_made", "_put_in_place", "clear_filter", "begin_anew"])
@@ -157,7 +170,7 @@ def moved_by_a_process_that_dies(step: str, source: str, target: str, *, is_far:
                 patch.setattr(moving, step, gone)
                 if is_far:
                     patch.setattr(moving, "_renamed", lambda *_: False)
-                move(source, target)
+                move(source, target, 4)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -192,12 +205,12 @@ def test_one_job_is_crawled_whatever_step_is_the_last_one(
     """Until the source has its note it is the source; and the same call ends the move."""
     source, target = str(job), str(tmp_path / "new") if way == "far" else PostgresDatabase(store).place
     if way == "back":
-        move(source, target)
+        move(source, target, 4)
         source, target = target, str(tmp_path / "back")
     moved_by_a_process_that_dies(step, source, target, is_far=way == "far")
     assert [is_crawled(source), is_crawled(target)] == ([False, True] if step == "_end_arrival" else [True, False])
     if way == "back":  # the time is over for which a killed move holds the job
         with JobDatabase(store) as database:
             database.do(partial(drop_fact, name="moving"))
-    move(source, target)
+    move(source, target, 4)
     assert [is_crawled(source), is_crawled(target)] == [False, True]
