@@ -17,9 +17,9 @@ from typing import Final, NamedTuple, Protocol
 from anabranch.frontier.errors import LeaseLost, PolicyError
 from anabranch.frontier.policies.budgets import NOTHING_MORE
 from anabranch.frontier.records import ENDING, WAITING, Head, HostTrouble, Lease, Outcome, OutcomeKind
-from anabranch.frontier.scheduling.queues import Charge, Lane, QueueRules
-from anabranch.frontier.scheduling.readylist import Outbox, ReadyList
-from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.heaps import Retries
+from anabranch.frontier.scheduling.queues import Charge, is_over_total
+from anabranch.frontier.scheduling.readylist import Lane, Outbox, ReadyList
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.stores.contract import Ended, Moved
 
@@ -178,14 +178,12 @@ class Completion:
         outbox: Outbox,
         schedule: Schedule,
         retries: Retries,
-        rules: QueueRules,
         waiting: int = 0,
         board: Board | None = None,
     ) -> None:
         self._outbox = outbox
         self._schedule = schedule
         self.retries = retries
-        self._rules = rules
         self.waiting = waiting  #: rows that wait for a retry
         self._board = board
 
@@ -209,7 +207,7 @@ class Completion:
             queue.set_budget(NOTHING_MORE, NOTHING_MORE)
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
-            if self._rules.is_over_total(queue) and not queue.standing:
+            if is_over_total(queue.spent, queue.total_budget) and not queue.standing:
                 self._schedule.placement.retire(queue)
         self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
         if self._board is not None:

@@ -41,11 +41,11 @@ from anabranch.frontier.policies.userfunctions import Import
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import GateMaker
+from anabranch.frontier.scheduling.heaps import Retries
 from anabranch.frontier.scheduling.queues import QueueRules
-from anabranch.frontier.scheduling.readylist import HostHeap, Outbox
-from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
-from anabranch.frontier.scheduling.window import StateAtOpening
+from anabranch.frontier.scheduling.window import HostHeap, StateAtOpening
 from anabranch.frontier.seen import ExactFilter, KnownCounts, SeenFilter
 from anabranch.frontier.shares.hosting import Hosting
 from anabranch.frontier.storelink import Receivers, StoreLink
@@ -294,7 +294,7 @@ def _parts(
         state = state._replace(share_of=outbound.rule.of_gate)
     schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state, _hosts(order, sheets))
     retries = Retries(may_have_any=opening.counters.waiting > 0)
-    completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
+    completion = Completion(outbox, schedule, retries, opening.counters.waiting, board)
     has_shared = isinstance(seen, BesideShared)
     last_batch = checkpoints.last_batch
     counts = _counts(order, opening, clock())

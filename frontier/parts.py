@@ -15,9 +15,9 @@ from anabranch.frontier.admission import Admission
 from anabranch.frontier.completion import Completion, Leases
 from anabranch.frontier.policies.precedence import in_front
 from anabranch.frontier.records import Candidate, Row, UrlState, WaitsFor, Wake
+from anabranch.frontier.scheduling.heaps import Retries
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
-from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.storelink import StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Moved

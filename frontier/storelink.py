@@ -13,9 +13,8 @@ from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import Completion
 from anabranch.frontier.errors import FrontierError, StoreSetBack, unwritable
 from anabranch.frontier.records import Lease, OutcomeKind, Row
-from anabranch.frontier.scheduling.queues import Lane
-from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox, ReadyList
-from anabranch.frontier.scheduling.retries import Retries
+from anabranch.frontier.scheduling.heaps import RETRIES_AT_ONCE, Retries
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Lane, Outbox, ReadyList
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.shares.hosting import Hosting
 from anabranch.frontier.stores.contract import (
@@ -116,6 +115,12 @@ class StoreLink:
         """Hand the batch to the store, unless it is empty, and then ask what there is to ask."""
         outbox, store, unacknowledged = self._outbox, self._store, self.unacknowledged
         now_s = self._clock()
+        heads, lanes, gates = outbox.heads, outbox.lanes, outbox.gates
+        next_gates, retries = outbox.next_gates, outbox.retries
+        asked = len(gates) + len(lanes) + bool(next_gates) + (retries is not False)
+        if asked or heads:
+            self.asked += asked
+            outbox.questions_taken()
         batch = outbox.take_batch(now_s)
         if batch is not None:
             unacknowledged.add(batch.number, batch.rows, batch.bytes, finishes)
@@ -128,22 +133,18 @@ class StoreLink:
             store.write(batch)
             if begins:
                 store.hurry()
-        for lane in outbox.heads:
+        for lane in heads:
             self._heads.append(lane)
             store.ask_heads(lane.id, lane.limit, with_queue=not lane.queue.is_known)
-        for gate in outbox.gates:
+        for gate in gates:
             store.ask_gate(gate.gate.id, gate.gate.key, LANES_AT_ONCE)
-        for line, after in outbox.lanes:
+        for line, after in lanes:
             self._lanes.append(line)
             store.ask_lanes(line.gate.id, after, LANES_NEXT)
-        if outbox.next_gates:
-            store.ask_gates(now_s, outbox.next_gates, LANES_AT_ONCE)
-        if outbox.retries is not False:
-            store.ask_retries(outbox.retries, RETRIES_AT_ONCE)
-        asked = len(outbox.gates) + len(outbox.lanes) + bool(outbox.next_gates) + (outbox.retries is not False)
-        if asked or outbox.heads:
-            self.asked += asked
-            outbox.questions_asked()
+        if next_gates:
+            store.ask_gates(now_s, next_gates, LANES_AT_ONCE)
+        if retries is not False:
+            store.ask_retries(retries, RETRIES_AT_ONCE)
 
     def ask(self) -> bool:
         """If there is anything to ask, send what comes before it, then ask; True if there was."""

@@ -7,8 +7,7 @@ from collections import defaultdict
 from anabranch.frontier.errors import InvariantBroken
 from anabranch.frontier.parts import Parts
 from anabranch.frontier.scheduling.lifecycle import RESTS_IN
-from anabranch.frontier.scheduling.queues import Lane, LanePlace, WorkQueue
-from anabranch.frontier.scheduling.readylist import ReadyList
+from anabranch.frontier.scheduling.readylist import Lane, LanePlace, ReadyList, WorkQueue
 from anabranch.frontier.stores.contract import Counters, FrontierStore
 
 

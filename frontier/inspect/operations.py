@@ -18,10 +18,11 @@ from anabranch.frontier.inspect.retry import Retrying, RetryReport
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.inspect.views import PAGE, Views
 from anabranch.frontier.parts import Parts, flushed, run
-from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
+from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total
 from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, UrlRecord, name_id
 from anabranch.frontier.scheduling.gates import Politeness, check_politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.queues import is_over_total
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Ended, FailedRecord, FrontierStore, Place, QueueFacts, Standing
 

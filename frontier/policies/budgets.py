@@ -47,18 +47,6 @@ def spend(kind: OutcomeKind, cost: int, penalty: int) -> int:
     return cost + penalty if kind is _FAILED else 0
 
 
-def is_over_total(spent: int, budget: int) -> bool:
-    """The queue has spent its total budget and is to be retired; a budget below 0 has no end."""
-    return 0 <= budget <= spent
-
-
-def total_budget(own: int | None, sheet: int | None, order: int) -> int:
-    """The total budget that counts for a queue: its own, set by the operator; else its sheet's; else the order's."""
-    if own is not None:
-        return own
-    return order if sheet is None else sheet
-
-
 def checked_total(budget: int) -> int:
     """A total budget that an operator gives one queue. Raises: PolicyError below -1."""
     _check("total_budget", budget, lowest=UNLIMITED)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.frontier.policies.hosts import domain_of
 from anabranch.frontier.records import GateKey, Turn, postponed
-
-if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.readylist import ReadyList
+from anabranch.frontier.scheduling.readylist import ReadyList
 
 #: A domain with more than the window's gates divided by this crowds the window.
 CROWDED: Final = 16
@@ -67,6 +65,7 @@ class Domains:
         self.crowded_from = max(most_gates // CROWDED, 1)  #: a domain with more gates in memory crowds the window
         self._most_gates = most_gates
         self._by_key: dict[str, Domain] = {}
+        self.by_gate: dict[int, Domain] = {}  #: the domain of each host whose leases are counted, by the id of its gate
         self._crowded: dict[Domain, None] = {}
         self._swaps_from_s = -math.inf  #: when gates may be exchanged next; infinity until an exchange is answered
         self._swap_s = SWAP_S  #: the wait after the next exchange
@@ -84,7 +83,7 @@ class Domains:
         domain = self._by_key.get(key)
         if domain is None:
             domain = self._by_key[key] = Domain(key, limit)
-        line.belong_to(domain)
+        self.by_gate[line.gate.id] = domain
         domain.lines[line.gate.id] = line
         if len(domain.lines) > self.crowded_from:
             self._crowded[domain] = None
@@ -92,7 +91,7 @@ class Domains:
 
     def remove(self, line: ReadyList) -> None:
         """Remove a host that leaves memory."""
-        domain = line.domain
+        domain = self.by_gate.pop(line.gate.id, None)
         if domain is not None:
             domain.lines.pop(line.gate.id, None)
             if len(domain.lines) <= self.crowded_from:

@@ -11,7 +11,7 @@ A host is fast if its last fetch was answered within `slow_s`, and slow otherwis
 of its domain was fast. Each limit is at least one lease; that of a domain at least the connections of one of its hosts, up to
 half of the workers. While one domain alone is in memory, nothing is limited.
 
-A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `readylist.HostHeap`.
+A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `window.HostHeap`.
 New and slow hosts have a heap of their own in it. A host of a domain at its limit is set aside when it is looked at; one comes
 back with each lease that ends, behind all hosts that are open by then. So a lease costs O(log hosts), amortised, and a look at
 each domain with hosts set aside if no other host is open.
@@ -27,7 +27,9 @@ from typing import Final
 
 from anabranch.frontier.records import Outcome, OutcomeKind
 from anabranch.frontier.scheduling.domains import Domain, Domains
-from anabranch.frontier.scheduling.readylist import GateHeap, Group, HostHeap, Listed, ReadyList
+from anabranch.frontier.scheduling.heaps import GateHeap, Listed
+from anabranch.frontier.scheduling.readylist import ReadyList
+from anabranch.frontier.scheduling.window import HostHeap
 
 #: A host that opens within this is as good as open: a worker that is given away would not be back by then.
 SOON_S: Final = 1.0
@@ -64,7 +66,8 @@ class FairHeap(HostHeap):
     ) -> None:
         """`workers` leases are out at a time; `limit_of` gives a host's own limit of its domain, None = the order's."""
         super().__init__()
-        self.slow = GateHeap(_SLOW_HEAP)  #: entries of new and slow hosts
+        self.slow: GateHeap[ReadyList] = GateHeap(_SLOW_HEAP)  #: entries of new and slow hosts
+        self.newcomers = self.slow
         self._workers = workers
         self._limits = limits
         self._limit_of = limit_of
@@ -72,15 +75,11 @@ class FairHeap(HostHeap):
         self._kept = 0 if limits.slow >= 1 else max(workers // KEPT, 1)
         self._counted_from = min(self._most_slow, _part(workers, limits.domain))
         self.domains: Domains = Domains(most_gates)
+        self._domain_of = self.domains.by_gate
         self._uncounted: dict[int, ReadyList] = {}  #: hosts whose domain is not known yet, because no limit is near
         self._aside: tuple[dict[Domain, None], dict[Domain, None]] = {}, {}  #: domains with slow, fast hosts aside
         self.out = 0  #: leases out
         self._lends_s = -math.inf  #: when one more new or slow host may be tried if no other is known
-
-    @property
-    def newcomers(self) -> GateHeap:
-        """The heap of new and slow hosts."""
-        return self.slow
 
     # Serving
 
@@ -93,9 +92,10 @@ class FairHeap(HostHeap):
             if heap is None:
                 return self._first_above(now_s) if self._aside[0] or self._aside[1] else None
             line = GateHeap.first_open(heap, now_s)
-            if line is None or line.domain is None or self._is_below(line.domain) or self._is_alone:
+            domain = None if line is None else self._domain_of.get(line.gate.id)
+            if line is None or domain is None or self._is_below(domain) or self._is_alone:
                 return line
-            self._set_aside(line)
+            self._set_aside(line, domain)
 
     def soonest(self, now_s: float) -> float | None:
         """When `first_open` may have an answer; None if time alone brings none."""
@@ -113,7 +113,7 @@ class FairHeap(HostHeap):
         aside = (line for domain in domains for line in chain(*domain.aside) if line.opens_s() <= now_s)
         return chain(super().open_lines(now_s), self.slow.open_lines(now_s), aside)
 
-    def forget_left(self, listed: Iterable[Listed]) -> None:
+    def forget_left(self, listed: Iterable[Listed[ReadyList]]) -> None:
         """Recompute `opens_last_s` after gates have left; costs a look at each."""
         super().forget_left(listed)
         self.slow.forget_left(())
@@ -129,8 +129,9 @@ class FairHeap(HostHeap):
         """Count a lease that is handed out."""
         self.out += 1
         is_slow = not (line.group or line).is_fast
-        if line.domain is not None:
-            line.domain.count(1, is_slow)
+        domain = self._domain_of.get(line.gate.id)
+        if domain is not None:
+            domain.count(1, is_slow)
         if is_slow:
             line.count_slow(1)
             self.slow_out += 1
@@ -144,7 +145,7 @@ class FairHeap(HostHeap):
         if was_slow:
             line.count_slow(-1)
             self.slow_out -= 1
-        domain = line.domain
+        domain = self._domain_of.get(line.gate.id)
         if domain is not None:
             domain.count(-1, -was_slow)
             if domain.aside[0] or domain.aside[1]:
@@ -169,8 +170,9 @@ class FairHeap(HostHeap):
 
     def passed_over(self, line: ReadyList, now_s: float) -> None:
         """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
-        if line.domain is not None:
-            self._readmit(line.domain, now_s)
+        domain = self._domain_of.get(line.gate.id)
+        if domain is not None:
+            self._readmit(domain, now_s)
 
     def _readmit(self, domain: Domain, now_s: float) -> None:
         """Let one host of a domain below its limit be served again."""
@@ -207,7 +209,7 @@ class FairHeap(HostHeap):
             limit = limit * (self._workers - self.slow_out) // self._workers or 1
         return domain.out < limit
 
-    def _first_heap(self, now_s: float) -> GateHeap | None:
+    def _first_heap(self, now_s: float) -> GateHeap[ReadyList] | None:
         """The heap whose first list has been open for longest, and may be served by its class."""
         fast_s, slow_s = _time(self), _time(self.slow)
         is_open = fast_s <= now_s
@@ -250,19 +252,19 @@ class FairHeap(HostHeap):
             if self.out - self.slow_out > sum(domain.out - domain.slow_out for domain in full):
                 return True
             while _time(self) <= now_s + SOON_S:
-                line = _first_of(self)
-                if line.domain is None or self._is_below(line.domain):
+                line = self.first_line()
+                domain = self._domain_of.get(line.gate.id)
+                if domain is None or self._is_below(domain):
                     return True
-                self._set_aside(line)
+                self._set_aside(line, domain)
         return False
 
-    def _set_aside(self, line: ReadyList) -> None:
+    def _set_aside(self, line: ReadyList, domain: Domain) -> None:
         """Take the list out of its heap until its domain is below its limit."""
-        assert line.domain is not None
         is_fast = (line.group or line).is_fast
         line.set_aside()
-        line.domain.aside[is_fast].append(line)
-        self._aside[is_fast][line.domain] = None
+        domain.aside[is_fast].append(line)
+        self._aside[is_fast][domain] = None
 
     def _first_aside(self, domain: Domain, is_fast: int, now_s: float) -> ReadyList | None:
         """Return hosts that were set aside to their heap, up to the first open one, which is the answer."""
@@ -300,8 +302,9 @@ class FairHeap(HostHeap):
         """Class the host, or its group, by its last fetch."""
         line.fetched()
         self._move(line, is_fast=is_fast)
-        if is_fast and line.domain is not None:
-            self._found_fast(line.domain)
+        domain = self._domain_of.get(line.gate.id)
+        if is_fast and domain is not None:
+            self._found_fast(domain)
 
     def _found_fast(self, domain: Domain) -> None:
         """Take its new hosts for fast, too. This happens once in a domain's time in memory."""
@@ -313,25 +316,15 @@ class FairHeap(HostHeap):
 
     def _move(self, line: ReadyList, *, is_fast: bool) -> None:
         """Put the host, or its group, into the heap of its class."""
-        listed: Listed = line.group or line
+        listed: Listed[ReadyList] = line.group or line
         if listed.is_fast is not is_fast:
             listed.move(self if is_fast else self.slow, is_fast=is_fast)
             line.enlist()
 
 
-def _time(heap: GateHeap) -> float:
+def _time(heap: GateHeap[ReadyList]) -> float:
     at_s = heap.next_time()
     return _NEVER if at_s is None else at_s
-
-
-def _first_of(heap: GateHeap) -> ReadyList:
-    """The host of the first valid entry, which `next_time` has found."""
-    listed = heap.first_listed()
-    while isinstance(listed, Group):
-        listed.heap.next_time()
-        listed = listed.heap.first_listed()
-    assert isinstance(listed, ReadyList)
-    return listed
 
 
 def _part(workers: int, part: float) -> int:

@@ -1,277 +1,333 @@
-"""Ready lists: the lanes that wait at each gate, and the heap of gates by opening time. Also the outbox of a call.
+"""Ready lists: what waits to be served, in memory. Also the outbox of a call.
 
-Millions of lanes may wait at a gate, and millions of rows for a retry. A `Prefix` keeps the first of them in memory, up to a
-*horizon*; the rest is in the store and read when few remain. Members behind the horizon come with a later read; those that
-arrive during a read are remembered, since it may not contain them.
+A work queue is the unit of order and parallelism: at most `per_queue` of its URLs are leased at a time. It has one lane per
+gate that its URLs pass. A lane is in memory while it has heads, waits for them, or has leases. Its window holds the first few
+of its rows and is refilled before it is empty; the store counts its rows.
+
+A ready list holds the lanes that wait at the gate of one host, a group the hosts that wait at a second gate. They are the
+entries of the heap of gates by opening time (`heaps`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from heapq import heapify, heappop, heappush, nsmallest
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum, auto
+from heapq import heappop, heappush
+from typing import Final, Literal
 
-from anabranch.frontier.records import Outcome, Turn
+from anabranch.frontier.records import WAITING, Head, OutcomeKind, QueueKey, Row, Turn
 from anabranch.frontier.scheduling.gates import Gate
-from anabranch.frontier.scheduling.queues import NOWHERE, Lane
-from anabranch.frontier.stores.contract import Batch
+from anabranch.frontier.scheduling.heaps import GateHeap, Listed, Prefix
+from anabranch.frontier.scheduling.lifecycle import Holds, QueueState
+from anabranch.frontier.stores.contract import Batch, LaneId, QueueRow, Standing
 
-if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.domains import Domain, Domains
-
-K = TypeVar("K", Turn, tuple[float, int])
-
-
-class Prefix(Generic[K]):
-    """The first part of an ordered set of whole numbers, by key. Every operation costs O(log members)."""
-
-    __slots__ = ("_gone", "_heap", "_horizon", "_keys", "_meanwhile", "_most", "is_asked", "is_complete")
-
-    def __init__(self, most: int, *, is_complete: bool) -> None:
-        self._most = most  #: members in memory; up to twice as many between two cuts
-        self._heap: list[tuple[K, int]] = []
-        self._keys: dict[int, K] = {}
-        self.is_complete = is_complete  #: nothing is behind the horizon
-        self._horizon: K | None = None  #: the last key that was read
-        self._gone: set[int] = set()  #: discarded during a read, which may contain it
-        self._meanwhile: dict[int, K] = {}  #: offered during a read
-        self.is_asked = False
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __contains__(self, member: int) -> bool:
-        return member in self._keys
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self._keys)
-
-    @property
-    def may_have_any(self) -> bool:
-        """It has members in memory, or maybe in the store."""
-        return bool(self._keys) or not self.is_complete
-
-    @property
-    def wants_more(self) -> bool:
-        """Few remain, the store may have more, and no read is under way."""
-        return not (self.is_complete or self.is_asked) and len(self._keys) <= self._most >> 2
-
-    def offer(self, key: K, member: int) -> None:
-        """Set the member's key; it is kept in memory unless the key is behind the horizon."""
-        self._keys.pop(member, None)
-        if self.is_complete or (self._horizon is not None and key <= self._horizon):
-            self._keys[member] = key
-            heappush(self._heap, (key, member))
-        if not self.is_asked:
-            self._limit()
-        else:
-            # A key that is too small costs a useless look, one that is too large loses the member.
-            self._gone.discard(member)
-            self._meanwhile[member] = min(key, self._meanwhile.get(member, key))
-
-    def discard(self, member: int) -> None:
-        """Remove the member."""
-        self._keys.pop(member, None)
-        if self.is_asked:
-            self._meanwhile.pop(member, None)
-            self._gone.add(member)
-
-    def first_key(self) -> K | None:
-        """The smallest key in memory, else the horizon, if any."""
-        while self._heap and self._keys.get(self._heap[0][1]) != self._heap[0][0]:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else self._horizon
-
-    def first(self) -> tuple[K, int] | None:
-        """The first member with its key; None if none is in memory."""
-        self.first_key()
-        return self._heap[0] if self._heap else None
-
-    def pop(self) -> tuple[K, int] | None:
-        """Take the first member out."""
-        entry = self.first()
-        if entry is not None:
-            heappop(self._heap)
-            self.discard(entry[1])
-        return entry
-
-    def rewind(self) -> None:
-        """Read from the first key on; no read may be under way. Members in memory stay."""
-        self._horizon, self.is_complete = None, False
-
-    def ask(self) -> K | None:
-        """Note that the store is asked; returns the key behind which to read."""
-        self.is_asked = True
-        return self._horizon
-
-    def answer(self, entries: list[tuple[K, int]], limit: int) -> None:
-        """Take the members that were read, in order; fewer than the limit are the last ones."""
-        self.is_asked = False
-        self.is_complete = len(entries) < limit
-        if entries:
-            self._horizon = entries[-1][0]
-        meanwhile, self._meanwhile = self._meanwhile, {}
-        gone, self._gone = self._gone, set()
-        for key, member in entries:
-            if member in gone:
-                continue
-            # One that was offered meanwhile was in the store already: the key that was read is right.
-            meanwhile.pop(member, None)
-            if member not in self._keys:
-                self._keys[member] = key
-                heappush(self._heap, (key, member))
-        for member, key in meanwhile.items():
-            self.offer(key, member)
-
-    def _limit(self) -> None:
-        """Keep the first members if there are too many; not during a read, which began behind the old horizon."""
-        if len(self._keys) <= 2 * self._most:
-            return
-        kept = nsmallest(self._most, ((key, member) for member, key in self._keys.items()))
-        self._keys = {member: key for key, member in kept}
-        self._heap = kept
-        heapify(self._heap)
-        self._horizon = kept[-1][0]
-        self.is_complete = False
-
-
-Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
+#: Rows that are read at a time for a lane's window.
+WINDOW = 16
+#: A window this short is refilled.
+LOW_WINDOW = 4
+#: Waiting lanes of one gate in memory.
+LANES = 1000
+#: Lanes that are read together with a gate.
+LANES_AT_ONCE = 16
 
 #: Numbers in a group's heap begin here, because a host that joins leaves an old entry in the outer heap.
 _IN_GROUP = 1 << 48
-#: Waiting lanes of one gate in memory.
-LANES = 1000
-
 _NEVER: Final = math.inf
 
+# By these names, because reading a member of an Enum's class costs as much as a call.
+_PAUSED: Final = Standing.PAUSED
+_OPEN: Final = Standing.OPEN
+_DONE: Final = OutcomeKind.DONE
+_FAILED: Final = OutcomeKind.FAILED
+_HOLDS_LEASES: Final = Holds.LEASES
+_HOLDS_HEADS: Final = Holds.HEADS
+_HOLDS_ASKED: Final = Holds.ASKED
+_HOLDS_ROWS: Final = Holds.ROWS
 
-class Listed:
-    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
-
-    __slots__ = ("entry", "gate", "is_fast", "is_loading", "later", "outer", "turn")
-
-    def __init__(self, gate: Gate, outer: GateHeap) -> None:
-        self.gate = gate
-        self.outer = outer  #: its heap, unless it is a host of a group
-        self.entry: tuple[float, int] | None = None  #: its valid entry in its heap
-        self.turn: tuple[float, int] | None = None  #: its latest entry, which it keeps if it opens at the same time
-        self.is_loading = True  #: its row has not been read yet: nothing may pass
-        self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait for its row
-        self.is_fast = False  #: its last fetch was answered soon, see `fairness`
-
-    def list_at(self, entry: tuple[float, int]) -> None:
-        """Set its entry in its heap."""
-        self.entry = self.turn = entry
-
-    def unlist(self) -> None:
-        """Invalidate its entry; it keeps its turn."""
-        self.entry = None
-
-    def move(self, outer: GateHeap, *, is_fast: bool) -> None:
-        """Change its heap and its class; its entry in the old heap is void. The caller enlists it."""
-        self.outer, self.is_fast = outer, is_fast
-        self.entry = self.turn = None
-
-    def restored(self) -> list[Callable[[Gate], None]]:
-        """Its row was read: it may serve. The caller makes the changes that waited."""
-        self.is_loading = False
-        changes, self.later = self.later, []
-        return changes
+# Rows that wait sort behind all that can be served.
+assert WAITING > 255 << 8 | 255
 
 
-class GateHeap:
-    """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
+class WorkQueue:
+    """A queue in memory."""
 
-    def __init__(self, turns_from: int = 0) -> None:
-        self._heap: list[tuple[float, int, ReadyList | Group]] = []
-        self._turn = turns_from  #: breaks ties: first come, first served
-        self.latest_s = -math.inf  #: no gate with a slot opens later
+    # fmt: off
+    __slots__ = (
+        "asked", "base_precedence", "budget", "errors", "heads", "id", "is_known", "key", "lanes", "out", "parked", "per_queue",
+        "precedence", "spent", "standing", "state", "successes", "total_budget", "unsaved", "waits",
+    )
+    # fmt: on
 
-    def enlist(self, listed: ReadyList | Group) -> None:
-        """Enter it if it has something to serve and a slot; it keeps its turn if nothing changed."""
-        at_s = listed.serves_s()
-        if at_s == _NEVER:
-            listed.unlist()
-            if listed.gate.blocked_until_s == _NEVER:
-                self.latest_s = _NEVER
-            return
-        entry = listed.entry
-        if entry is not None and entry[0] == at_s:
-            return
-        turn = listed.turn
-        if turn is None or turn[0] != at_s:
-            self._turn += 1
-            turn = at_s, self._turn
-        listed.list_at(turn)
-        self.latest_s = max(self.latest_s, at_s)
-        heappush(self._heap, (at_s, turn[1], listed))
+    def __init__(self, queue_id: int, per_queue: int) -> None:
+        self.id = queue_id
+        self.per_queue = per_queue
+        self.key = QueueKey("")
+        self.is_known = False  #: its row has been read
+        self.standing = _OPEN
+        self.precedence = 0  #: smaller is served first
+        self.spent = 0
+        self.budget: int | None = None  #: its own total budget; None = the order's
+        self.total_budget = -1  #: the effective one; -1 = without end
+        self.base_precedence = 0  #: by the order or a sheet
+        self.successes = 0
+        self.errors = 0
+        self.state = QueueState.INACTIVE
+        self.lanes: set[Lane] = set()  #: in memory
+        self.out = 0  #: leased rows
+        self.heads = 0  #: rows in the windows of its lanes
+        self.asked = 0  #: lanes that wait for heads
+        self.unsaved = 0  #: leases that ended since its row was written
+        self.waits = 0  #: rows that began to wait for a retry while it is in memory
+        self.parked: list[Lane] = []  #: lanes with heads that wait until the queue is free
+
+    def __repr__(self) -> str:
+        return f"<WorkQueue {self.key or self.id} {self.state.value}, {self.out} leased, {self.heads} heads>"
 
     @property
-    def opens_last_s(self) -> float:
-        """No gate with a slot opens later."""
-        return self.latest_s
+    def is_busy(self) -> bool:
+        """Whether as many of its URLs are leased as allowed."""
+        return self.out >= self.per_queue
 
-    def forget_left(self, listed: Iterable[Listed]) -> None:
-        """Recompute `latest_s` after gates have left; costs a look at each."""
-        self.latest_s = max((one.entry[0] for one in listed if one.entry), default=-math.inf)
+    # Its row
 
-    def first_open(self, now_s: float) -> ReadyList | None:
-        """The list that has been open for longest; it keeps its place."""
-        heap = self._heap
-        while (at_s := self.next_time()) is not None and at_s <= now_s:
-            listed = heap[0][2]
-            line = listed.open_line(now_s)
-            if line is not None:
-                return line
-            heappop(heap)
-            listed.unlist()
-            self.enlist(listed)
-            if listed.serves_s() <= now_s:
-                return None  # it is open without an open list: the next look decides
-        return None
+    def learn(self, row: QueueRow) -> None:
+        """Take over its row from the store."""
+        self.is_known = True
+        _, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors = row
 
-    def first_listed(self) -> ReadyList | Group:
-        """The first entry, which `next_time` has found."""
-        return self._heap[0][2]
+    def set_rules(self, total_budget: int, base_precedence: int) -> None:
+        """Set the effective budget and the precedence by the order or a sheet."""
+        self.total_budget, self.base_precedence = total_budget, base_precedence
 
-    def soonest(self, _now_s: float) -> float | None:
-        """When `first_open` may have an answer; None if time alone brings none."""
-        return self.next_time()
+    def set_budget(self, budget: int | None, total_budget: int) -> None:
+        """Set its own total budget (None = the order's) and the effective one."""
+        self.budget = budget
+        self.total_budget = total_budget
 
-    def next_time(self) -> float | None:
-        """When the first gate opens; None if time alone opens none."""
-        heap = self._heap
-        while heap:
-            at_s, number, listed = heap[0]
-            entry = listed.entry
-            if entry is not None and entry[1] == number:  # a number belongs to one time
-                return at_s
-            heappop(heap)
-        return None
+    def set_precedence(self, precedence: int) -> None:
+        """Change its precedence, which makes its row unsaved."""
+        if self.precedence != precedence:
+            self.precedence = precedence
+            self.unsaved += 1
 
-    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
-        """All lists that may serve something now, in no order, some twice. O(their number)."""
-        heap = self._heap
-        places = [0]
-        while places:
-            place = places.pop()
-            if place >= len(heap) or heap[place][0] > now_s:
-                continue  # its children in the heap open later still
-            _, number, listed = heap[place]
-            if listed.entry is not None and listed.entry[1] == number:
-                yield from listed.open_lines(now_s)
-            places += (2 * place + 1, 2 * place + 2)
+    def pay(self, kind: OutcomeKind, cost: int) -> None:
+        """Record how a lease ended and what it cost."""
+        self.spent += cost
+        self.unsaved += 1
+        if kind is _DONE:
+            self.successes += 1
+        elif kind is _FAILED:
+            self.errors += 1
+
+    # Its rows in memory
+
+    def count_heads(self, change: int) -> None:
+        """Add to the number of rows in its windows."""
+        self.heads += change
+
+    def count_asked(self, change: int) -> None:
+        """Add to the number of lanes that wait for heads."""
+        self.asked += change
+
+    def row(self) -> QueueRow:
+        """Its row for the store."""
+        return QueueRow(
+            self.id, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors,
+        )  # fmt: skip
+
+    def holds(self) -> Holds:
+        """Its strongest holding."""
+        if self.standing:
+            return Holds.PAUSED if self.standing is _PAUSED else Holds.RETIRED
+        if self.out >= self.per_queue:
+            return _HOLDS_LEASES
+        if self.heads:
+            return _HOLDS_HEADS
+        if self.asked:
+            return _HOLDS_ASKED
+        if any(lane.more for lane in self.lanes):
+            return _HOLDS_ROWS
+        if self.out:
+            return _HOLDS_LEASES
+        return Holds.RETRIES if self.waits else Holds.NOTHING
 
 
-class Group(Listed):
+class LanePlace(Enum):
+    """The place of a lane at its gate."""
+
+    NOWHERE = auto()  #: it has nothing to serve, or was dropped
+    STORED = auto()  #: its rows are in the store only; its id waits at the gate
+    LOADING = auto()  #: its first heads are being read
+    READY = auto()  #: its head can be leased
+    PARKED = auto()  #: its head can be leased when its queue is free
+
+
+# As above.
+NOWHERE: Final = LanePlace.NOWHERE
+STORED: Final = LanePlace.STORED
+LOADING: Final = LanePlace.LOADING
+READY: Final = LanePlace.READY
+PARKED: Final = LanePlace.PARKED
+
+
+class Lane:
+    """The URLs of one queue that pass one gate."""
+
+    # fmt: off
+    __slots__ = (
+        "_answers_due", "_excluded", "balance", "is_dropped", "leased", "limit", "line", "more", "place", "queue", "stamp",
+        "turn", "window",
+    )
+    # fmt: on
+
+    def __init__(self, queue: WorkQueue, line: ReadyList, turn: Turn, balance: int) -> None:
+        self.queue = queue
+        self.line = line
+        self.turn = turn  #: as in the store
+        self.balance = balance  #: cost units left in its session
+        self.place: LanePlace = NOWHERE
+        self.stamp = 0  #: its one valid entry in the heap of ready lanes; rises, so that equals take turns
+        self.more = True  #: the store may have more servable rows than the window
+        self.limit = 0  #: the number of rows that the last question asked for
+        self.leased: set[int] = set()  #: ordinals
+        self.window: deque[Head] = deque()
+        self.is_dropped = False  #: it left memory and ignores answers
+        self._excluded: set[int] | None = None  #: known rows that the next answer may contain; None = not asked
+        self._answers_due = 0  #: answers to come, including those to ignore
+
+    def __repr__(self) -> str:
+        more = " and more" if self.more else ""
+        return (
+            f"<Lane {self.queue.key} at {self.line.gate.key} {self.place.name.lower()}, {len(self.window)} heads{more}>"
+        )
+
+    @property
+    def id(self) -> LaneId:
+        """(queue id, gate id)."""
+        return self.queue.id, self.line.gate.id
+
+    @property
+    def is_asked(self) -> bool:
+        """It waits for an answer of the store."""
+        return self._excluded is not None
+
+    def belongs(self) -> LanePlace:
+        """The place where it should be. A parked lane stays parked until its queue is free."""
+        if self.queue.standing:
+            return NOWHERE
+        if self.window:
+            return PARKED if self.place is PARKED else READY
+        if self._excluded is not None:
+            return LOADING
+        return STORED if self.more else NOWHERE
+
+    def wants_heads(self) -> bool:
+        """Whether its window should be refilled."""
+        if not self.more or self._excluded is not None:
+            return False
+        window = len(self.window)
+        return window <= LOW_WINDOW and window < self.balance
+
+    def ask(self) -> int:
+        """Note that heads are asked for, from the lane's first row; returns how many to read, known ones included."""
+        self._excluded = self.leased.union([head.row.ordinal for head in self.window])
+        self._answers_due += 1
+        self.queue.count_asked(1)
+        self.more = False  # new rows set it again
+        self.limit = min(WINDOW, max(self.balance, 1)) + len(self._excluded)
+        return self.limit
+
+    def answer(self, heads: list[Head]) -> bool:
+        """Take the answer to the oldest question, in their order; False if that question was forgotten."""
+        self._answers_due -= 1
+        assert self._answers_due >= 0, "heads arrive that nobody asked for"
+        if self._excluded is None or self._answers_due:
+            return False
+        known, self._excluded = self._excluded, None
+        self.queue.count_asked(-1)
+        self.more = self.more or len(heads) >= self.limit
+        fresh = [head for head in heads if head.row.ordinal not in known] if known else heads
+        self.window.extend(fresh)
+        self.queue.count_heads(len(fresh))
+        return True
+
+    def forget_answer(self) -> bool:
+        """Ignore the next answer; True if there is one to come."""
+        if self._excluded is None:
+            return False
+        self._excluded = None
+        self.queue.count_asked(-1)
+        self.more = True
+        return True
+
+    def put_first(self, head: Head) -> None:
+        """Put a head back, as the next one."""
+        self.window.appendleft(head)
+        self.queue.count_heads(1)
+
+    def take(self) -> Head:
+        """Lease the first head; the lane leaves its place."""
+        head, queue = self.window.popleft(), self.queue
+        self.leased.add(head.row.ordinal)
+        queue.heads -= 1
+        queue.out += 1
+        self.place, self.stamp = NOWHERE, 0
+        return head
+
+    def end_lease(self, ordinal: int, cost: int) -> None:
+        """End a lease, which takes its cost from the session; the caller counts it for the queue."""
+        self.leased.discard(ordinal)
+        self.balance -= cost
+
+    def begin_session(self, turn: Turn, balance: int) -> None:
+        """Take this turn and so many cost units."""
+        self.turn = turn
+        self.balance = balance
+
+    def stand(self, place: LanePlace, stamp: int = 0) -> None:
+        """Set its place; `stamp` names its entry among the ready lanes."""
+        self.place = place
+        self.stamp = stamp
+
+    def park(self) -> None:
+        """Wait until its queue is free."""
+        self.stand(PARKED)
+        self.queue.parked.append(self)
+
+    def drop_behind(self, row: Row) -> bool:
+        """Drop heads that come after a new row, to read them again; True if there were any."""
+        place = row.precedence, row.ordinal
+        dropped = False
+        while self.window and place < self.window[-1].row[2:4]:
+            self.window.pop()
+            self.queue.count_heads(-1)
+            self.more = dropped = True
+        return dropped
+
+    def drop_all(self) -> None:
+        """Drop all heads; the store has them."""
+        if self.window:
+            self.queue.count_heads(-len(self.window))
+            self.window.clear()
+            self.more = True
+
+    def drop(self, ordinals: set[int]) -> None:
+        """Drop the heads of rows that were removed."""
+        kept = [head for head in self.window if head.row.ordinal not in ordinals]
+        self.queue.count_heads(len(kept) - len(self.window))
+        self.window = deque(kept)
+
+
+class Group(Listed["ReadyList"]):
     """A second gate that several hosts pass, with the heap of those that have something to serve."""
 
     __slots__ = ("asked", "heap", "lines")
 
-    def __init__(self, gate: Gate, outer: GateHeap) -> None:
+    def __init__(self, gate: Gate, outer: GateHeap[ReadyList]) -> None:
         super().__init__(gate, outer)
-        self.heap = GateHeap(_IN_GROUP)
+        self.heap: GateHeap[ReadyList] = GateHeap(_IN_GROUP)
         self.lines = 0  #: its hosts in memory
         self.asked = 0  #: their lanes that wait for heads
 
@@ -302,7 +358,7 @@ class Group(Listed):
     @property
     def has_enough(self) -> bool:
         """Its hosts wait for as many heads as could pass soon."""
-        return self.asked >= _wanted(self.gate)
+        return self.asked >= self.wanted()
 
     def serves_s(self) -> float:
         """When it and one of its hosts are open; infinity if time alone does not open them."""
@@ -319,21 +375,28 @@ class Group(Listed):
         """All open hosts."""
         return self.heap.open_lines(now_s) if self.gate.opens_s() <= now_s else iter(())
 
+    def first_line(self) -> ReadyList:
+        """The host that opens first; there must be one."""
+        self.heap.next_time()
+        return self.heap.first_line()
 
-class ReadyList(Listed):
+
+Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
+
+
+class ReadyList(Listed["ReadyList"]):
     """The lanes that wait at one host's gate."""
 
     # fmt: off
     __slots__ = (
-        "active", "domain", "group", "is_aside", "is_held", "is_leaving", "lanes", "ready", "slow_out", "waiting",
+        "active", "group", "is_aside", "is_held", "is_leaving", "lanes", "ready", "slow_out", "waiting",
         "waits_from_s", "was_fetched",
     )
     # fmt: on
 
-    def __init__(self, gate: Gate, outer: GateHeap) -> None:
+    def __init__(self, gate: Gate, outer: GateHeap[ReadyList]) -> None:
         super().__init__(gate, outer)
         self.group: Group | None = None
-        self.domain: Domain | None = None  #: counts its leases, see `domains`; None: nothing counts them yet
         self.is_aside = False  #: it serves nothing until its domain has fewer leases out
         self.waits_from_s = 0.0  #: when it was readmitted last
         self.slow_out = 0  #: its leases that were taken while it was new or slow
@@ -379,10 +442,6 @@ class ReadyList(Listed):
         self.is_aside, self.waits_from_s = False, now_s
         self.enlist()
 
-    def belong_to(self, domain: Domain) -> None:
-        """Let this domain count its leases."""
-        self.domain = domain
-
     def count_slow(self, change: int) -> None:
         """Add to its leases that were taken while it was new or slow."""
         self.slow_out += change
@@ -425,6 +484,10 @@ class ReadyList(Listed):
         """Itself, if its gate is open."""
         return iter((self,) if self.gate.opens_s() <= now_s else ())
 
+    def first_line(self) -> ReadyList:
+        """Itself."""
+        return self
+
     def enlist(self) -> None:
         """Enter it into its heap, and its group into the outer one."""
         group = self.group
@@ -455,10 +518,6 @@ class ReadyList(Listed):
             lane.park()
         return None
 
-    def wanted(self) -> int:
-        """The number of lanes that should be ready or loading: as many as could be served soon."""
-        return _wanted(self.gate)
-
     @property
     def has_work(self) -> bool:
         """It has lanes in memory, or maybe in the store."""
@@ -470,52 +529,6 @@ class ReadyList(Listed):
         if self.waiting.may_have_any:
             turns.append(self.waiting.first_key() or Turn(0))
         return min(turns, default=None)
-
-
-class HostHeap(GateHeap):
-    """Hosts that have something to serve and a slot, by opening time, without limits of workers: nothing is counted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.domains: Domains | None = None  #: those of the hosts in memory, if leases are counted by domain
-        self.slow_out = 0  #: leases of new and slow hosts
-
-    @property
-    def newcomers(self) -> GateHeap:
-        """The heap of hosts that come into memory."""
-        return self
-
-    def taken(self, line: ReadyList, now_s: float) -> None:
-        """Count a lease that is handed out."""
-
-    def returned(self, line: ReadyList, now_s: float) -> None:
-        """Count a lease that has ended. Call it after the slot was returned."""
-
-    def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
-        """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
-
-    def passed_over(self, line: ReadyList, now_s: float) -> None:
-        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
-
-    def enter(self, line: ReadyList) -> None:
-        """Add a host that comes into memory."""
-
-    def remember(self, line: ReadyList, rests_until_s: float) -> None:
-        """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
-
-    def leave(self, line: ReadyList) -> None:
-        """Remove a host without leases that leaves memory."""
-
-
-def _wanted(gate: Gate) -> int:
-    out = gate.out
-    return min(2 * out or 2, max(1, gate.slots - out + 1))
-
-
-#: Lanes that are read together with a gate.
-LANES_AT_ONCE = 16
-#: Waiting rows that are read at a time.
-RETRIES_AT_ONCE = 2500
 
 
 class Outbox:
@@ -555,6 +568,6 @@ class Outbox:
         """Whether this call has questions."""
         return bool(self.heads or self.next_gates or self.lanes or self.gates) or self.retries is not False
 
-    def questions_asked(self) -> None:
-        """Forget the questions after they were asked."""
+    def questions_taken(self) -> None:
+        """Begin with other questions; those so far are being asked."""
         self.heads, self.lanes, self.gates, self.next_gates, self.retries = [], [], [], 0, False

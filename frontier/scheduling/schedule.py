@@ -27,20 +27,19 @@ from anabranch.frontier.records import (
 )
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.holds import ServiceHolds
-from anabranch.frontier.scheduling.queues import (
+from anabranch.frontier.scheduling.queues import Charge, QueueIndex, QueueRules, is_over_total
+from anabranch.frontier.scheduling.readylist import (
     LOADING,
     NOWHERE,
     PARKED,
     READY,
     STORED,
-    Charge,
     Lane,
-    QueueIndex,
-    QueueRules,
+    Outbox,
+    ReadyList,
     WorkQueue,
 )
-from anabranch.frontier.scheduling.readylist import HostHeap, Outbox, ReadyList
-from anabranch.frontier.scheduling.window import GateWindow, StateAtOpening
+from anabranch.frontier.scheduling.window import GateWindow, HostHeap, StateAtOpening
 from anabranch.frontier.stores.contract import Announced, LanesRead, QueueRow, Standing
 
 _NOTHING_KNOWN = StateAtOpening()
@@ -306,8 +305,7 @@ class Schedule:
         if line is not None:
             lane = line.lanes.get(queue_id)
             if lane is not None:
-                if not waits:
-                    self.row_stored(lane, row)
+                self.row_stored(lane, row)
                 return
             if queue_id in line.waiting:
                 return
@@ -319,11 +317,13 @@ class Schedule:
         line.waiting.offer(turn, queue_id)
         if window.idle:
             window.busy(line)
-        if line.entry is None:
+        if line.entry is None and not line.is_loading:
             line.enlist()
 
     def row_stored(self, lane: Lane, row: Row) -> None:
-        """Take a new row of a lane in memory."""
+        """Take a new row of a lane in memory; it does nothing for one that waits for its retry."""
+        if row.precedence >= WAITING:
+            return
         if row.precedence < NORMAL or row.attempts:
             # Later rows may be in the window or being read: they are read again.
             lane.drop_behind(row)
@@ -356,7 +356,7 @@ class Schedule:
             queue.learn(row)
             self._rules.meet(queue)
             self._check_turn(lane)
-            if not queue.standing and self._rules.is_over_total(queue):
+            if not queue.standing and is_over_total(queue.spent, queue.total_budget):
                 self.placement.retire(queue)
         if self.window.maker.has_groups and lane.line.group is None:
             self.window.join_group(lane.line)

@@ -13,16 +13,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from anabranch.frontier.records import GateKey, Turn, name_id
+from anabranch.frontier.records import GateKey, Outcome, Turn, name_id
+from anabranch.frontier.scheduling.domains import Domain, Domains
 from anabranch.frontier.scheduling.gates import GateMaker, Politeness
-from anabranch.frontier.scheduling.queues import Lane
-from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Group, HostHeap, Outbox, ReadyList
+from anabranch.frontier.scheduling.heaps import GateHeap
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Group, Lane, Outbox, ReadyList
 from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate, ShareOf, in_one_share
-
-if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.domains import Domain
 
 #: Gates that may be in memory.
 GATES = 10_000
@@ -38,6 +36,37 @@ class StateAtOpening(NamedTuple):
     may_have_gates: bool = True  #: the store may have gates that could serve
     died_s: float = 0.0  #: fetches of an owner that died may have lasted until then; 0 = none died
     share_of: ShareOf = in_one_share
+
+
+class HostHeap(GateHeap[ReadyList]):
+    """Hosts that have something to serve and a slot, by opening time, without limits of workers: nothing is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.newcomers: GateHeap[ReadyList] = self  #: the heap of hosts that come into memory
+        self.domains: Domains | None = None  #: those of the hosts in memory, if leases are counted by domain
+        self.slow_out = 0  #: leases of new and slow hosts
+
+    def taken(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that is handed out."""
+
+    def returned(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that has ended. Call it after the slot was returned."""
+
+    def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
+        """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
+
+    def passed_over(self, line: ReadyList, now_s: float) -> None:
+        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
+
+    def enter(self, line: ReadyList) -> None:
+        """Add a host that comes into memory."""
+
+    def remember(self, line: ReadyList, rests_until_s: float) -> None:
+        """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
+
+    def leave(self, line: ReadyList) -> None:
+        """Remove a host without leases that leaves memory."""
 
 
 class GateWindow:
@@ -228,7 +257,8 @@ class GateWindow:
 
     def _bring_in(self, gate_id: int, key: GateKey) -> ReadyList:
         line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap.newcomers)
-        self.heap.enter(line)
+        if self._domains is not None:
+            self.heap.enter(line)
         return line
 
     def _is_let_in(self, key: GateKey) -> bool:

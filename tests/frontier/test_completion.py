@@ -24,8 +24,8 @@ from anabranch.frontier.records import (
     name_id,
 )
 from anabranch.frontier.scheduling.gates import Gate, Politeness
-from anabranch.frontier.scheduling.queues import Lane, WorkQueue
-from anabranch.frontier.scheduling.readylist import GateHeap, ReadyList
+from anabranch.frontier.scheduling.heaps import GateHeap
+from anabranch.frontier.scheduling.readylist import Lane, ReadyList, WorkQueue
 from anabranch.frontier.stores.contract import Standing
 from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages, row
 from tests.rows import each_row

@@ -28,7 +28,7 @@ from anabranch.frontier.records import (
     name_id,
 )
 from anabranch.frontier.scheduling.gates import Gate, Politeness
-from anabranch.frontier.scheduling.queues import LOW_WINDOW
+from anabranch.frontier.scheduling.readylist import LOW_WINDOW
 from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.storelink import MAX_ROWS
 from tests.frontier.builder import (

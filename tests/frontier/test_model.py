@@ -45,7 +45,7 @@ from anabranch.frontier.records import (
     VerdictKind,
     name_id,
 )
-from anabranch.frontier.scheduling import queues, readylist, retries, schedule, window
+from anabranch.frontier.scheduling import heaps, readylist, schedule, window
 from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.scheduling.readylist import ReadyList
@@ -68,10 +68,10 @@ KNOBS = {
     "brought": [(readylist, "LANES_AT_ONCE"), (window, "LANES_AT_ONCE"), (storelink, "LANES_AT_ONCE")],
     "next": [(storelink, "LANES_NEXT")],
     "gates": [(window, "GATES_AT_ONCE")],
-    "retries": [(retries, "RETRIES")],
-    "retries_read": [(readylist, "RETRIES_AT_ONCE"), (retries, "RETRIES_AT_ONCE"), (storelink, "RETRIES_AT_ONCE")],
-    "window": [(queues, "WINDOW")],
-    "low": [(queues, "LOW_WINDOW")],
+    "retries": [(heaps, "RETRIES")],
+    "retries_read": [(heaps, "RETRIES_AT_ONCE"), (storelink, "RETRIES_AT_ONCE")],
+    "window": [(readylist, "WINDOW")],
+    "low": [(readylist, "LOW_WINDOW")],
     "asked": [(schedule, "ASKED_AT_LEAST")],
     "looks": [(schedule, "LOOKS")],
 }
@@ -550,7 +550,8 @@ class Machine(RuleBasedStateMachine):
         if not isinstance(fair, FairHeap) or line is None or not self.leased:
             return False
         is_slow = not (line.group or line).is_fast and fair.slow_out >= fair._most_slow
-        return is_slow or (line.domain is not None and not fair._is_below(line.domain))
+        domain = fair.domains.by_gate.get(line.gate.id)
+        return is_slow or (domain is not None and not fair._is_below(domain))
 
 
 class LateMachine(Machine):

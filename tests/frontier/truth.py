@@ -6,8 +6,9 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from anabranch.frontier.policies.budgets import NOTHING_MORE, is_over_total, spend
+from anabranch.frontier.policies.budgets import NOTHING_MORE, spend
 from anabranch.frontier.records import ENDING, OutcomeKind
+from anabranch.frontier.scheduling.queues import is_over_total
 from anabranch.frontier.stores.contract import Standing
 
 

@@ -10,7 +10,7 @@ from anabranch.frontier.errors import InvariantBroken
 from anabranch.frontier.inspect.audit import check_counters, check_memory
 from anabranch.frontier.records import OutcomeKind
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.scheduling.queues import Lane, LanePlace, WorkQueue
+from anabranch.frontier.scheduling.readylist import Lane, LanePlace, WorkQueue
 from anabranch.frontier.stores.contract import Counters
 from tests.frontier.builder import HASTE, Rig, build, pages
 

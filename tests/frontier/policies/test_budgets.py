@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.budgets import (
@@ -15,10 +13,8 @@ from anabranch.frontier.policies.budgets import (
     UNLIMITED,
     Budgets,
     checked_total,
-    is_over_total,
     parse_cost,
     spend,
-    total_budget,
 )
 from anabranch.frontier.records import OutcomeKind
 from tests.rows import each_row
@@ -48,48 +44,6 @@ def test_each_end_of_a_lease_has_its_price(kind: OutcomeKind, spent: int) -> Non
 def test_every_kind_of_outcome_has_a_price_in_the_test_above() -> None:
     """A new kind of outcome needs a decision about its price."""
     assert {kind.name for kind in OutcomeKind} == {"DONE", "FAILED", "RETRY", "DISREGARDED", "DEFERRED", "RETIRE"}
-
-
-def test_a_total_budget_ends_when_it_is_spent() -> None:
-    """A queue with budget left goes on; one without is retired."""
-    assert not is_over_total(99, 100)
-    assert is_over_total(100, 100)
-    assert is_over_total(101, 100)
-
-
-def test_a_total_budget_of_0_is_spent_at_once() -> None:
-    """0 is an amount, not the absence of one."""
-    assert is_over_total(0, 0)
-
-
-@given(st.integers(0, 2**62))
-def test_a_budget_without_end_is_never_spent(spent: int) -> None:
-    """-1 means that nothing is too much."""
-    assert not is_over_total(spent, UNLIMITED)
-
-
-@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**9))
-def test_raising_a_budget_far_enough_wakes_a_queue(spent: int, budget: int, more: int) -> None:
-    """A retired queue runs again as soon as its budget is larger than what it spent, and not before."""
-    assert is_over_total(spent, budget) == (budget <= spent)
-    assert not is_over_total(spent, spent + more)
-
-
-@each_row(
-    ("own", "sheet", "order", "counts"),
-    [
-        (5, 6, 7, 5),
-        (None, 6, 7, 6),
-        (None, None, 7, 7),
-        (0, 6, 7, 0),
-        (None, 0, 7, 0),
-        (UNLIMITED, 6, 7, UNLIMITED),
-        (None, UNLIMITED, 7, UNLIMITED),
-    ],
-)
-def test_the_nearest_total_budget_counts(own: int | None, sheet: int | None, order: int, counts: int) -> None:
-    """The operator's word for one queue beats the sheet's for a site, which beats the order's for all; 0 and -1 are words."""
-    assert total_budget(own, sheet, order) == counts
 
 
 @each_row(

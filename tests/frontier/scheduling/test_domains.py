@@ -5,7 +5,8 @@ from __future__ import annotations
 from anabranch.frontier.records import GateKey, Turn, turn_of
 from anabranch.frontier.scheduling.domains import LONGEST_SWAP_S, SPREAD, SWAP_S, Domains
 from anabranch.frontier.scheduling.gates import GateMaker, Politeness
-from anabranch.frontier.scheduling.readylist import GateHeap, ReadyList
+from anabranch.frontier.scheduling.heaps import GateHeap
+from anabranch.frontier.scheduling.readylist import ReadyList
 
 TURN = turn_of(3, 7)
 MAKER = GateMaker(Politeness(), Politeness())

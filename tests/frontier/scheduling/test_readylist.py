@@ -1,269 +1,257 @@
-"""The first part of an ordered set whose rest is in the store."""
+"""Queues, lanes with their windows, ready lists and groups in the heap of gates, and the outbox."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from anabranch.frontier.records import GateKey, Turn, name_id
+from anabranch.frontier.records import FRONT, GateKey, QueueKey, Turn, name_id
 from anabranch.frontier.scheduling.gates import Gate, Politeness
-from anabranch.frontier.scheduling.queues import Lane, LanePlace, WorkQueue
-from anabranch.frontier.scheduling.readylist import GateHeap, Group, Outbox, Prefix, ReadyList
-from tests.frontier.builder import START_S, CountingStore, build
+from anabranch.frontier.scheduling.heaps import GateHeap
+from anabranch.frontier.scheduling.lifecycle import Holds
+from anabranch.frontier.scheduling.readylist import (
+    LOW_WINDOW,
+    WINDOW,
+    Group,
+    Lane,
+    LanePlace,
+    Outbox,
+    ReadyList,
+    WorkQueue,
+)
+from anabranch.frontier.stores.contract import QueueRow, Standing
+from tests.frontier.builder import START_S, CountingStore, build, head, row
 from tests.rows import each_row
 
-
-def behind(keys: dict[int, int], after: int | None, limit: int) -> list[tuple[int, int]]:
-    """Answer as a store does: the first members after a key, in order."""
-    entries = sorted((key, member) for member, key in keys.items() if after is None or key > after)
-    return entries[:limit]
+PLENTY = 3000
 
 
-def filled(most: int, keys: Iterable[int]) -> Prefix[int]:
-    """A complete prefix in which each key is its own member."""
-    prefix: Prefix[int] = Prefix(most, is_complete=True)
-    for key in keys:
-        prefix.offer(key, key)
-    return prefix
+def line_of_a() -> ReadyList:
+    return ReadyList(Gate(2, GateKey("a.test"), Politeness()), GateHeap())
 
 
-def drained(prefix: Prefix[int]) -> list[int]:
-    members = []
-    while (entry := prefix.pop()) is not None:
-        members.append(entry[1])
-    return members
+def new_lane(balance: int = PLENTY, *, per_queue: int = 1) -> Lane:
+    """A lane that has something in the store and nothing in memory."""
+    queue = WorkQueue(1, per_queue)
+    lane = Lane(queue, line_of_a(), Turn(1), balance)
+    queue.lanes.add(lane)
+    return lane
 
 
-def test_members_come_by_key() -> None:
-    """The smallest first, whatever the order in which they came."""
-    prefix = filled(10, [5, 2, 9])
-    assert prefix.first() == (2, 2)
-    assert (len(prefix), 9 in prefix, 4 in prefix) == (3, True, False)
-    assert drained(prefix) == [2, 5, 9]
-    assert not prefix.may_have_any
+def filled(heads: int, balance: int = PLENTY) -> Lane:
+    """A lane that was asked for heads and got so many."""
+    lane = new_lane(balance)
+    lane.ask()
+    lane.answer([head(ordinal) for ordinal in range(1, heads + 1)])
+    return lane
 
 
-def test_a_member_stands_at_its_last_key() -> None:
-    """Being offered again moves it; what it stood at before is forgotten."""
-    prefix = filled(10, [1, 2])
-    prefix.offer(7, 1)
-    prefix.offer(1, 2)
-    assert prefix.pop() == (1, 2)
-    assert prefix.pop() == (7, 1)
-    assert prefix.pop() is None
+def ordinals(lane: Lane) -> list[int]:
+    return [item.row.ordinal for item in lane.window]
 
 
-def test_a_prefix_of_what_is_stored_knows_nothing_until_it_has_read() -> None:
-    """It may have any, has none in memory, and takes nothing in: a read will bring it."""
-    prefix: Prefix[int] = Prefix(10, is_complete=False)
-    prefix.offer(4, 4)
-    assert (prefix.may_have_any, prefix.wants_more, prefix.first(), len(prefix)) == (True, True, None, 0)
-    assert prefix.ask() is None, "from the very beginning"
-    assert not prefix.wants_more, "it is asked"
-    prefix.answer([(4, 4), (6, 6)], 2)
-    assert prefix.first() == (4, 4)
-    assert prefix.may_have_any
+# What a queue holds
 
 
-def test_fewer_than_were_asked_for_are_all_there_are() -> None:
-    """Then whatever arrives is taken in, and an empty prefix has nothing."""
-    prefix: Prefix[int] = Prefix(10, is_complete=False)
-    prefix.ask()
-    prefix.answer([(4, 4)], 2)
-    prefix.offer(99, 99)
-    assert drained(prefix) == [4, 99]
-    assert not prefix.may_have_any
-    assert not prefix.wants_more
+def test_a_queue_holds_the_strongest_of_its_facts() -> None:
+    """Leases before heads, heads before an answer under way, that before rows, rows before retries."""
+    lane = new_lane()
+    queue = lane.queue
+    lane.more = False
+    assert queue.holds() is Holds.NOTHING
+    queue.waits = 1
+    assert queue.holds() is Holds.RETRIES
+    lane.more = True
+    assert queue.holds() is Holds.ROWS
+    queue.asked = 1
+    assert queue.holds() is Holds.ASKED
+    queue.heads = 1
+    assert queue.holds() is Holds.HEADS
+    assert not queue.is_busy
+    queue.out = 1
+    assert queue.holds() is Holds.LEASES
+    assert queue.is_busy
 
 
-def test_what_comes_behind_the_horizon_is_left_to_the_next_read() -> None:
-    """An entry before the horizon is taken in at once."""
-    prefix: Prefix[int] = Prefix(4, is_complete=False)
-    prefix.ask()
-    prefix.answer([(10, 10), (20, 20)], 2)
-    prefix.offer(30, 30)
-    prefix.offer(15, 15)
-    assert drained(prefix) == [10, 15, 20]
-    assert prefix.ask() == 20, "it reads on behind the last one that it read"
-    prefix.answer([(30, 30)], 2)
-    assert drained(prefix) == [30]
+@pytest.mark.parametrize(("standing", "holds"), [(Standing.PAUSED, Holds.PAUSED), (Standing.RETIRED, Holds.RETIRED)])
+def test_an_order_of_the_operator_is_the_strongest_fact(standing: Standing, holds: Holds) -> None:
+    """Whatever is leased, in memory or on its way."""
+    queue = filled(3).queue
+    queue.out = 1
+    queue.standing = standing
+    assert queue.holds() is holds
 
 
-def test_more_are_wanted_when_a_quarter_remains() -> None:
-    """Before the last one is taken, so that nobody waits for the read."""
-    prefix: Prefix[int] = Prefix(8, is_complete=False)
-    prefix.ask()
-    prefix.answer([(key, key) for key in range(8)], 8)
-    wanted = []
-    while prefix.pop() is not None:
-        wanted.append(prefix.wants_more)
-    assert wanted == [False] * 5 + [True] * 3
+def test_a_queue_of_several_leases_is_in_flight_when_it_can_give_no_more() -> None:
+    """Either all the leases it may have are out, or some are and it has nothing else."""
+    lane = new_lane(per_queue=2)
+    queue = lane.queue
+    queue.out, queue.heads = 1, 1
+    assert (queue.is_busy, queue.holds()) == (False, Holds.HEADS)
+    queue.heads, lane.more = 0, False
+    assert (queue.is_busy, queue.holds()) == (False, Holds.LEASES)
+    queue.out, queue.heads = 2, 1
+    assert (queue.is_busy, queue.holds()) == (True, Holds.LEASES)
 
 
-def test_what_comes_while_a_read_is_under_way_is_not_lost() -> None:
-    """The read was written before it came, so the answer cannot hold it."""
-    prefix: Prefix[int] = Prefix(4, is_complete=False)
-    prefix.ask()
-    prefix.offer(5, 5)
-    prefix.answer([(1, 1)], 2)
-    assert drained(prefix) == [1, 5]
+def test_a_queue_learns_its_row_and_gives_it_back() -> None:
+    """The facts that must survive a restart are in the row."""
+    queue = new_lane().queue
+    facts = QueueRow(1, QueueKey("q"), Standing.OPEN, 3, 40, 500, 30, 2)
+    assert not queue.is_known
+    queue.learn(facts)
+    assert queue.is_known
+    assert queue.row() == facts
 
 
-def test_what_was_read_is_where_a_member_stands() -> None:
-    """It was offered with a later key meanwhile, but the store had it already and keeps its place."""
-    prefix: Prefix[int] = Prefix(4, is_complete=False)
-    prefix.ask()
-    prefix.offer(9, 1)
-    prefix.answer([(1, 1), (2, 2)], 2)
-    assert drained(prefix) == [1, 2]
+# Windows
 
 
-def test_what_goes_while_a_read_is_under_way_is_not_brought_back() -> None:
-    """The answer has it still; unless it came again after it went."""
-    prefix: Prefix[int] = Prefix(4, is_complete=False)
-    prefix.ask()
-    prefix.discard(1)
-    prefix.discard(2)
-    prefix.offer(9, 2)
-    prefix.answer([(1, 1), (2, 2), (3, 3)], 4)
-    assert drained(prefix) == [2, 3]
+def test_a_window_is_refilled_when_it_runs_low_and_only_if_there_is_more() -> None:
+    """At LOW_WINDOW heads left, if the store may have rows beyond them and no answer is under way."""
+    lane = filled(WINDOW)
+    while len(lane.window) > LOW_WINDOW + 1:
+        lane.take()
+    assert not lane.wants_heads(), "long enough"
+    lane.take()
+    assert lane.wants_heads()
+    lane.ask()
+    assert not lane.wants_heads(), "under way"
+    assert not filled(2).wants_heads(), "fewer than were asked for: there is no more"
 
 
-def test_too_many_members_are_cut_to_the_first_ones() -> None:
-    """Beyond twice the bound, down to it; the others are rows, and are read when few remain."""
-    keys = {key: key for key in range(9)}
-    prefix = filled(4, keys)
-    assert len(prefix) == 4
-    assert drained(prefix) == [0, 1, 2, 3]
-    prefix.answer(behind(keys, prefix.ask(), 10), 10)
-    assert drained(prefix) == [4, 5, 6, 7, 8]
+def test_no_more_is_read_than_the_session_can_pay() -> None:
+    """A lane that gives way after three URLs reads three, and is not refilled for those."""
+    lane = new_lane(balance=3)
+    assert lane.ask() == 3
+    lane.answer([head(1), head(2), head(3)])
+    assert lane.more
+    assert not lane.wants_heads()
+    lane.take()
+    lane.balance = 2
+    assert not lane.wants_heads()
 
 
-def test_a_cut_waits_for_the_read_that_is_under_way() -> None:
-    """The read began behind the old horizon: what a cut gave up before that would be lost between the two."""
-    keys = {key: key for key in (100, 101, 102)}
-    prefix: Prefix[int] = Prefix(2, is_complete=False)
-    prefix.ask()
-    prefix.answer(behind(keys, None, 1), 1)
-    answer = behind(keys, prefix.ask(), 5)
-    for key in (50, 51, 52, 53):
-        prefix.offer(key, key)
-    members = [prefix.pop(), prefix.pop()]
-    prefix.answer(answer, 5)
-    keys |= {52: 52, 53: 53}
-    assert members == [(50, 50), (51, 51)]
-    assert drained(prefix) + [key for key, _ in behind(keys, prefix.ask(), 5)] == sorted(keys)
+def test_rows_that_are_leased_or_in_memory_are_read_and_left_out() -> None:
+    """The question counts them in; the answer leaves them out, even if they were finished meanwhile."""
+    lane = filled(2)
+    lane.take()
+    assert lane.ask() == WINDOW + 2
+    lane.leased.clear()
+    assert lane.answer([head(ordinal) for ordinal in (1, 2, 3, 4)])
+    assert ordinals(lane) == [2, 3, 4]
+    assert lane.queue.heads == 3
 
 
-class PrefixModel(RuleBasedStateMachine):
-    """A prefix over a sorted list whose reads are answered later, as they saw the list when they were asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.keys: dict[int, int] = {}
-        self.answer: list[tuple[int, int]] | None = None
-        self.number = 0
-
-    @initialize(most=st.integers(1, 5), limit=st.integers(1, 4), stored=st.integers(0, 12))
-    def begin(self, most: int, limit: int, stored: int) -> None:
-        self.most, self.limit = most, limit
-        self.prefix: Prefix[int] = Prefix(most, is_complete=not stored)
-        for _ in range(stored):
-            self.number += 10
-            self.keys[self.number] = self.number
-
-    @rule(low=st.integers(0, 60), rises=st.booleans())
-    def come(self, low: int, rises: bool) -> None:
-        """A new member, mostly behind all others, sometimes among them."""
-        self.number += 10
-        key = self.number if rises else low * 10 + self.number % 97 % 9 + 1
-        if key not in self.keys.values():
-            self.keys[self.number] = key
-            self.prefix.offer(key, self.number)
-
-    @precondition(lambda self: self.keys and self.answer is None)
-    @rule(data=st.data(), low=st.integers(0, 60))
-    def move(self, data: st.DataObject, low: int) -> None:
-        """A member gets another key."""
-        member = data.draw(st.sampled_from(sorted(self.keys)))
-        if low * 10 + 5 not in self.keys.values():
-            self.keys[member] = low * 10 + 5
-            self.prefix.offer(low * 10 + 5, member)
-
-    @precondition(lambda self: self.keys)
-    @rule(data=st.data())
-    def come_again(self, data: st.DataObject) -> None:
-        """A member that is not in memory is taken for a new one; the store has it, and keeps its key."""
-        member = data.draw(st.sampled_from(sorted(self.keys)))
-        if member not in self.prefix:
-            self.number = max(self.number, *self.keys.values()) + 10
-            self.prefix.offer(self.number, member)
-
-    @precondition(lambda self: self.keys)
-    @rule(data=st.data())
-    def go(self, data: st.DataObject) -> None:
-        member = data.draw(st.sampled_from(sorted(self.keys)))
-        del self.keys[member]
-        self.prefix.discard(member)
-
-    @rule()
-    def pop(self) -> None:
-        entry = self.prefix.pop()
-        if entry is not None:
-            assert entry == min((key, member) for member, key in self.keys.items())
-            del self.keys[entry[1]]
-
-    @precondition(lambda self: self.prefix.wants_more)
-    @rule()
-    def ask(self) -> None:
-        self.answer = behind(self.keys, self.prefix.ask(), self.limit)
-
-    @precondition(lambda self: self.answer is not None)
-    @rule()
-    def read(self) -> None:
-        assert self.answer is not None
-        self.prefix.answer(self.answer, self.limit)
-        self.answer = None
-
-    @invariant()
-    def the_first_is_the_first_of_all(self) -> None:
-        if not hasattr(self, "prefix"):
-            return
-        first = self.prefix.first()
-        if first is not None:
-            assert first == min((key, member) for member, key in self.keys.items())
-        elif self.keys:
-            assert self.prefix.may_have_any, "what is in the store will be read"
-
-    @invariant()
-    def memory_is_bounded(self) -> None:
-        if hasattr(self, "prefix") and self.answer is None:
-            assert len(self.prefix) <= 2 * self.most + self.limit
-
-    def teardown(self) -> None:
-        """At the end everything comes, in order."""
-        if not hasattr(self, "prefix"):
-            return
-        if self.answer is not None:
-            self.read()
-        expected = [member for _, member in sorted((key, member) for member, key in self.keys.items())]
-        came = []
-        for _ in range(1000):
-            came += drained(self.prefix)
-            if not self.prefix.may_have_any:
-                break
-            assert self.prefix.wants_more
-            self.prefix.answer(behind(self.keys, self.prefix.ask(), self.limit), self.limit)
-        assert came == expected
+def test_as_many_rows_as_were_asked_for_mean_that_there_may_be_more() -> None:
+    """Fewer mean that there are none, unless one came meanwhile."""
+    assert filled(WINDOW).more
+    assert not filled(WINDOW - 1).more
+    lane = new_lane()
+    lane.ask()
+    lane.more = True
+    lane.answer([])
+    assert lane.more
 
 
-TestPrefixModel = PrefixModel.TestCase
-TestPrefixModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+def test_an_answer_that_was_forgotten_is_dropped() -> None:
+    """Only the answer to the last question counts; answers come in the order of the questions."""
+    lane = new_lane()
+    lane.ask()
+    assert lane.forget_answer()
+    assert not lane.is_asked
+    lane.ask()
+    assert not lane.answer([head(1)]), "it belongs to the first question"
+    assert lane.is_asked
+    assert lane.answer([head(2)])
+    assert ordinals(lane) == [2]
+
+
+def test_a_forgotten_answer_may_come_before_the_next_question() -> None:
+    """Nothing is under way then, and nothing is taken; the rows are still in the store."""
+    lane = new_lane()
+    lane.ask()
+    lane.forget_answer()
+    assert not lane.forget_answer()
+    assert not lane.answer([head(1)])
+    assert (ordinals(lane), lane.queue.asked, lane.more) == ([], 0, True)
+
+
+def test_an_answer_that_nobody_asked_for_is_a_defect() -> None:
+    """It shows at once."""
+    with pytest.raises(AssertionError, match="nobody asked"):
+        new_lane().answer([])
+
+
+def test_a_row_that_is_served_earlier_drives_later_ones_from_the_window() -> None:
+    """They are in the store and are read again; those before it stay."""
+    lane = new_lane()
+    lane.ask()
+    lane.answer([head(1, precedence=FRONT), head(2), head(3)])
+    assert not lane.drop_behind(row(4))
+    assert ordinals(lane) == [1, 2, 3]
+    assert lane.drop_behind(row(5, precedence=FRONT))
+    assert ordinals(lane) == [1]
+    assert (lane.queue.heads, lane.more) == (1, True)
+
+
+def test_a_retry_that_is_due_drives_younger_urls_from_the_window() -> None:
+    """It is older than they are, and goes back to its place among equals."""
+    lane = new_lane()
+    lane.ask()
+    lane.answer([head(3), head(7)])
+    assert lane.drop_behind(row(5))
+    assert ordinals(lane) == [3]
+
+
+def test_rows_that_are_removed_leave_the_window() -> None:
+    """And nothing else does."""
+    lane = filled(4)
+    lane.drop({2, 3, 99})
+    assert (ordinals(lane), lane.queue.heads) == ([1, 4], 2)
+
+
+def test_a_head_that_comes_back_is_next() -> None:
+    """Before all others of its lane."""
+    lane = filled(3)
+    lane.take()
+    lane.put_first(head(1))
+    assert (ordinals(lane), lane.queue.heads) == ([1, 2, 3], 3)
+
+
+# Where a lane stands
+
+
+def test_a_lane_stands_where_its_rows_are() -> None:
+    """In memory, on their way, in the store, or nowhere."""
+    lane = new_lane()
+    assert lane.belongs() is LanePlace.STORED
+    lane.ask()
+    assert lane.belongs() is LanePlace.LOADING
+    lane.answer([head(1)])
+    assert lane.belongs() is LanePlace.READY
+    lane.place = LanePlace.PARKED
+    assert lane.belongs() is LanePlace.PARKED
+    lane.take()
+    assert lane.belongs() is LanePlace.NOWHERE
+    lane.more = True
+    assert lane.belongs() is LanePlace.STORED
+    lane.queue.standing = Standing.PAUSED
+    assert lane.belongs() is LanePlace.NOWHERE
+
+
+# The index
+def test_repr_says_state_and_counts() -> None:
+    """Queues and lanes in a message can be understood."""
+    lane = filled(2)
+    lane.queue.key = QueueKey("q")
+    lane.take()
+    lane.place = LanePlace.READY
+    assert repr(lane.queue) == "<WorkQueue q inactive, 1 leased, 1 heads>"
+    assert repr(lane) == "<Lane q at a.test ready, 1 heads>"
+    lane.more = True
+    assert repr(lane) == "<Lane q at a.test ready, 1 heads and more>"
 
 
 def gate(name: str, slots: int = 1) -> Gate:
@@ -502,10 +490,6 @@ def test_the_open_lines_are_those_whose_gates_are_all_open() -> None:
     assert set(heap.open_lines(-1.0)) == set()
 
 
-def line_of_a() -> ReadyList:
-    return ReadyList(Gate(2, GateKey("a.test"), Politeness()), GateHeap())
-
-
 def test_numbers_rise_from_the_last_one() -> None:
     """Ordinals and turns come from one sequence, so that no two are equal."""
     outbox = Outbox(41)
@@ -530,7 +514,7 @@ def test_every_question_counts_until_it_is_asked(name: str, question: object) ->
     assert not outbox.has_questions()
     setattr(outbox, name, question)
     assert outbox.has_questions()
-    outbox.questions_asked()
+    outbox.questions_taken()
     assert not outbox.has_questions()
 
 

@@ -16,8 +16,7 @@ from anabranch.frontier.records import GateKey, HostTrouble, OutcomeKind, QueueK
 from anabranch.frontier.scheduling import readylist, window
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.scheduling.queues import Lane, LanePlace
-from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Outbox
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Lane, LanePlace, Outbox
 from anabranch.frontier.scheduling.schedule import ASKED_AT_LEAST, LOOKS, Placement
 from anabranch.frontier.stores.contract import GateRead, GateRow, GatesRead, LaneRow, LanesRead, Standing
 from tests.frontier.builder import (
@@ -1024,7 +1023,7 @@ class Yard(Placement):
         rows = [LaneRow(queue, GATE, turn, 1, 0) for queue, turn in enumerate(turns, start=1)]
         row = GateRow(GATE, HOST, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, slots)
         self.window.gates_read(GatesRead([GateRead(row, rows)], GATE, None), 1000.0)
-        self.outbox.questions_asked()
+        self.outbox.questions_taken()
 
     def asked_for(self) -> list[int]:
         """The queues whose heads were asked for, in order."""

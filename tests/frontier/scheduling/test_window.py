@@ -14,8 +14,7 @@ from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.records import GateKey, Outcome, OutcomeKind, Turn, WaitsFor, name_id
 from anabranch.frontier.scheduling import window
 from anabranch.frontier.scheduling.gates import Gate, GateMaker, Politeness
-from anabranch.frontier.scheduling.queues import Lane, WorkQueue
-from anabranch.frontier.scheduling.readylist import Group, Outbox, ReadyList
+from anabranch.frontier.scheduling.readylist import Group, Lane, Outbox, ReadyList, WorkQueue
 from anabranch.frontier.scheduling.window import GateWindow, StateAtOpening, StoredGates
 from anabranch.frontier.stores.contract import GateRead, GateRow, GatesRead, LeftGate
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, pages
