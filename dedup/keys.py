@@ -55,7 +55,8 @@ _MASK_64 = (1 << 64) - 1
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 #: The same and shifts as numpy's numbers: making one takes as long as a step with it.
 _STEP, _FACTOR_1, _FACTOR_2, _LOW_40 = map(np.uint64, (_GAMMA, _MIX_1, _MIX_2, _MASK_40))
-_1, _16, _24, _27, _30, _31, _40 = map(np.uint64, (1, 16, 24, 27, 30, 31, 40))
+_1, _16, _24, _40 = map(np.uint64, (1, 16, 24, 40))
+_27, _30, _31 = map(np.uint64, (27, 30, 31))
 _T = TypeVar("_T", bound=np.generic)
 
 

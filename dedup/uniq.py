@@ -445,15 +445,22 @@ class UniqFilter(Closing):
 
     def _count(self, keys: int, first_new: int, set_new: int = 0) -> None:
         """Count answers: of so many keys the first stage found so many new, and the second one of the others so many."""
-        asked, memory_known, smm_new, smm_known, set_asked, of_set, dropped = self._answers
-        if self._smm is None:
-            set_asked, of_set = set_asked + keys, of_set + first_new
-        else:
-            smm_new, smm_known = smm_new + first_new, smm_known + keys - first_new
-            if self._set is not None:
-                set_asked, of_set = set_asked + keys - first_new, of_set + set_new
-        dropped += keys - first_new - set_new
-        self._answers = Answers(asked + keys, memory_known, smm_new, smm_known, set_asked, of_set, dropped)
+        before, known = self._answers, keys - first_new
+        smm_new, smm_known, set_asked = first_new, known, known
+        if self._smm is None:  # the first stage is the set
+            smm_new, smm_known = 0, 0
+            set_asked, set_new, known = keys, first_new, keys
+        elif self._set is None:
+            set_asked = 0
+        self._answers = Answers(
+            before.asked + keys,
+            before.memory_known,
+            before.smm_new + smm_new,
+            before.smm_known + smm_known,
+            before.set_asked + set_asked,
+            before.set_new + set_new,
+            before.dropped + known - set_new,
+        )
 
     def _has_marked(self) -> None:
         self._calls += 1  # only now, so that a sync that began during the call does not cover it

@@ -94,14 +94,14 @@ class Leases:
     def hand_out(self, lane: Lane, head: Head, now_s: float) -> Lease:
         """Make the lease of a head that was taken from its lane."""
         row, via = head
-        _, _, _, ordinal, url, key, hops, page, attempts, _, payload = row
-        if via is None and page:
-            via = self._pages.get(page)
+        ordinal, url, key = row.ordinal, row.url, row.key
+        if via is None and row.via:
+            via = self._pages.get(row.via)
         if key is None:
             key = url.encode()
         until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
         gate = lane.line.gate.key
-        lease = Lease(ordinal, url, key, hops, via, attempts, payload, lane.queue.key, gate, now_s, until_s)
+        lease = Lease(ordinal, url, key, row.hops, via, row.attempts, row.payload, lane.queue.key, gate, now_s, until_s)
         self._held[ordinal] = (lease, lane, head)
         if self._board is not None:
             self._board.out(ordinal, row.queue, row.gate, now_s)
@@ -267,15 +267,16 @@ class Completion:
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:
     """Raises: PolicyError for values that a gate cannot apply or a store cannot hold."""
-    kind, status, start_s, end_s, after_s, trouble, retry_after_s = outcome
+    kind, trouble, status = outcome.kind, outcome.trouble, outcome.status
+    start_s, end_s, retry_after_s = outcome.start_s, outcome.end_s, outcome.retry_after_s
     if not (isinstance(kind, OutcomeKind) and isinstance(trouble, HostTrouble)):
         raise PolicyError(f"{lease.url}: it ended as {kind!r} with {trouble!r}: give an OutcomeKind and a HostTrouble")
     if not isinstance(status, int) or not -_MOST <= status < _MOST:
         raise PolicyError(f"{lease.url}: status {status!r}: give a whole number of 64 bits")
     if not ((start_s is None or _is_finite(start_s)) and (end_s is None or _is_finite(end_s))):
         raise PolicyError(f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None")
-    if not _is_finite(after_s):
-        raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
+    if not _is_finite(outcome.after_s):
+        raise PolicyError(f"{lease.url}: a retry after {outcome.after_s!r} s: give a finite number")
     # A host may ask for any time; the backoff limits it.
     if not isinstance(retry_after_s, _NUMBER) or math.isnan(retry_after_s):
         raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")

@@ -267,7 +267,9 @@ class StoreLink:
         self.paused += gained.paused - released.paused
 
     def _synced(self, answer: Synced) -> None:
-        number, duplicates, self.retired, self.paused, self.queues, self.retried = answer
+        number, duplicates = answer.number, answer.duplicates
+        self.retired, self.paused = answer.retired, answer.paused
+        self.queues, self.retried = answer.queues, answer.retried
         self.unacknowledged.synced(number)
         if duplicates:
             self.queued -= len(duplicates)

@@ -36,10 +36,18 @@ _RESPONSES = frozenset({"response", "revisit"})
 #: Types of the last record of a group: of the first in a file, and of each visit.
 LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
 _END = b"\r\n\r\n"
-_KIND, _PROFILE, _URL, _DATE, _DIGEST, _TYPE = (
-    re.compile(rb"\r\n[ \t]*" + name + rb"[ \t]*:([^\r\n]*)", re.IGNORECASE)
-    for name in b"WARC-Type WARC-Profile WARC-Target-URI WARC-Date WARC-Payload-Digest Content-Type".split()
-)
+
+
+def _line_of(field: bytes) -> re.Pattern[bytes]:
+    return re.compile(rb"\r\n[ \t]*" + field + rb"[ \t]*:([^\r\n]*)", re.IGNORECASE)
+
+
+_KIND = _line_of(b"WARC-Type")
+_PROFILE = _line_of(b"WARC-Profile")
+_URL = _line_of(b"WARC-Target-URI")
+_DATE = _line_of(b"WARC-Date")
+_DIGEST = _line_of(b"WARC-Payload-Digest")
+_TYPE = _line_of(b"Content-Type")
 
 
 class Member(NamedTuple):

@@ -134,8 +134,9 @@ _LIKELY = re.compile(
 )
 #: Two halves of one character, a character by its number, the end of a line, any other character, or the end of the text.
 _SCRIPT_ESCAPE = re.compile(
-    r"""\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|u\{0*([0-9a-f]{1,6})\}|x([0-9a-f]{2})
-    |(\r\n|[\n\r\u2028\u2029])|(.)|\Z)""",
+    r"""\\(?:u(?P<high>d[89ab][0-9a-f]{2})\\u(?P<low>d[c-f][0-9a-f]{2})
+    |u(?P<unit>[0-9a-f]{4})|u\{0*(?P<number>[0-9a-f]{1,6})\}|x(?P<byte>[0-9a-f]{2})
+    |(?P<end>\r\n|[\n\r\u2028\u2029])|(?P<plain>.)|\Z)""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 #: Escapes that are spaces; other characters stand for themselves.
@@ -169,12 +170,15 @@ def is_likely(text: str) -> bool:
 
 
 def _script_character(escape: re.Match[str]) -> str:
-    high, low, unit, number, byte, line_end, plain = escape.groups()
-    if high:
-        return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
-    if code := unit or number or byte:
-        return chr(value if (value := int(code, 16)) <= sys.maxunicode else _NO_CHARACTER)
-    return "" if line_end or plain is None else _SPACES.get(plain, plain)
+    match escape.lastgroup:
+        case "plain":
+            return _SPACES.get(escape["plain"], escape["plain"])
+        case "low":
+            return chr(0x10000 + ((int(escape["high"], 16) - 0xD800) << 10) + int(escape["low"], 16) - 0xDC00)
+        case None | "end":  # of the text, or of a line
+            return ""
+        case number:
+            return chr(value if (value := int(escape[number], 16)) <= sys.maxunicode else _NO_CHARACTER)
 
 
 #: A JSON object with one of these is a web app manifest (https://www.w3.org/TR/appmanifest/).

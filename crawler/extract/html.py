@@ -305,7 +305,9 @@ class _PageReader:
 
     def _walk(self, top: LexborNode) -> None:
         found = self._found
-        known, _, _, _, marks, wide, special, plain = self._tables
+        tables = self._tables
+        known, special, plain = tables.known, tables.special, tables.plain
+        marks, wide = tables.marks, tables.wide
         for node in top.traverse():
             number, attributes = node.tag_id, node.attributes
             element = known.get(number)

@@ -49,7 +49,9 @@ _CDATA = rb"(?:<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>[^<]*+)*+"
 _MARKUPS = re.compile(_MARKUP.replace(b"SECTIONS", _CDATA), re.VERBOSE)
 #: For the rest of a document without an end of CDATA, which is searched for once.
 _MARKUPS_WITHOUT_CDATA = re.compile(_MARKUP.replace(b"SECTIONS", b""), re.VERBOSE)
-_ENTRY, _UNWANTED, _LEAF, _START, _END, _SPECIAL, _STRAY = 2, 3, 5, 8, 9, 10, 11  # the last group of a match
+# The last group of a match.
+_ENTRY, _UNWANTED, _LEAF = 2, 3, 5
+_START, _END, _SPECIAL, _STRAY = 8, 9, 10, 11
 #: What follows a bracket -> the end of what they begin.
 _CDATA_START, _CDATA_END = b"<![CDATA[", b"]]>"
 _ENDS = {b"!--": b"-->", b"![CDATA[": _CDATA_END, b"?": b"?>", b"!": b">"}

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -113,21 +113,28 @@ class ProgressLine(NamedTuple):
 
 def parse_progress_line(line: str) -> ProgressLine | None:
     """A line of statistics; None for the legend, an event, or a line that is cut. Pure."""
-    cells = line.split()
+    cells = line.split()[: len(_READERS)]
     try:
-        time, discovered, queued, downloaded, pages, kib, failed, active = cells[:8]
-        return ProgressLine(
-            datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp(),
-            int(discovered),
-            int(queued),
-            int(downloaded),
-            float(pages.partition("(")[0]),
-            float(kib.partition("(")[0]) * 1.024,
-            int(failed),
-            int(active),
-        )
+        return ProgressLine(*(read(cell) for read, cell in zip(_READERS, cells, strict=True)))
     except ValueError:
         return None
+
+
+def _read_time(cell: str) -> float:
+    return datetime.strptime(cell, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _read_rate(cell: str) -> float:
+    """The rate of the last seconds, which has the mean of the crawl in brackets behind it."""
+    return float(cell.partition("(")[0])
+
+
+def _read_kib(cell: str) -> float:
+    return _read_rate(cell) * 1.024
+
+
+#: What reads each cell, in the order of `ProgressLine`.
+_READERS: tuple[Callable[[str], Any], ...] = (_read_time, int, int, int, _read_rate, _read_kib, int, int)
 
 
 class LastRun(NamedTuple):

@@ -95,7 +95,9 @@ class WorkQueue:
     def learn(self, row: QueueRow) -> None:
         """Take over its row from the store."""
         self.is_known = True
-        _, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors = row
+        self.key, self.standing, self.precedence = row.key, row.standing, row.precedence
+        self.spent, self.budget = row.spent, row.budget
+        self.successes, self.errors = row.successes, row.errors
 
     def set_rules(self, total_budget: int, base_precedence: int) -> None:
         """Set the effective budget and the precedence by the order or a sheet."""

@@ -181,8 +181,7 @@ class EndedRows:
         row = self._row(ordinal)
         if row is None:
             return None
-        _, url, _, status, kind, attempts = row
-        return UrlRecord(url, UrlState.ENDED, status, kind.value, attempts, ordinal)
+        return UrlRecord(row.url, UrlState.ENDED, row.status, row.outcome.value, row.attempts, ordinal)
 
     def of_url(self, url: str) -> Iterator[tuple[bytes, UrlRecord]]:
         """The dedup key and the record of each row with this URL. O(rows)."""

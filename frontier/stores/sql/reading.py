@@ -221,7 +221,7 @@ def read_retries(
         rows = fetch(connection, statements.RETRIES, place)
     else:
         rows = fetch(connection, statements.RETRIES_OF_SHARES, (epoch, *place))
-    return RetriesRead([Row._make(row) for row in rows])
+    return RetriesRead(list(map(row_of, rows)))
 
 
 def read_queue(connection: Connection, queue: int) -> QueueRow | None:
@@ -246,7 +246,11 @@ def _heads(connection: Connection, rows: Sequence[Values]) -> list[Head]:
         pages: dict[int, str] = dict(fetch_for(connection, statements.PAGES, [(ordinal,) for ordinal in ordinals]))
         rows = [(*row[:11], pages.get(-row[7], row[11])) for row in rows]
     # `_make` twice a row would cost more than reading it.
-    return [Head(Row._make(row[:11]), row[11]) for row in rows]
+    return [Head(row_of(row[:11]), row[11]) for row in rows]
+
+
+#: A row of the table `url`, whose columns are in the order of the fields.
+row_of: Callable[[Values], Row] = Row._make
 
 
 def _line(connection: Connection, gate: int, after: int, limit: int) -> list[LaneRow]:
@@ -286,7 +290,7 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
         return _record_of(LinkRow._make(links[0]))
     if not found:
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
-    return Row._make(found[0]).record()
+    return row_of(found[0]).record()
 
 
 def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
@@ -296,7 +300,7 @@ def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
     """
     queued = fetch(connection, statements.URL_OF, (url, limit))
     ended = fetch(connection, statements.DONE_OF, (url, limit))
-    records = [(_key(row[5], url), Row._make(row).record()) for row in queued]
+    records = [(_key(row[5], url), row_of(row).record()) for row in queued]
     records += [(_key(row[2], url), _ended_record(row)) for row in ended]
     latest = set(seen_ordinals(connection, sorted({seen_fingerprint(key) for key, _ in records})).values())
     return sorted((record for _, record in records if record.ordinal in latest), key=lambda record: record.ordinal)
@@ -331,8 +335,13 @@ def _seek(connection: Connection, lane: LaneId, ordinal: int) -> list[Values]:
 
 def _ended_record(row: Values) -> UrlRecord:
     """A row of `done` as the record that callers get."""
-    ordinal, url, _, status, outcome, attempts = row
-    return UrlRecord(url, UrlState.ENDED, status, outcome, attempts, ordinal)
+    ended = ended_of(row)
+    return UrlRecord(ended.url, UrlState.ENDED, ended.status, ended.outcome.value, ended.attempts, ended.ordinal)
+
+
+def ended_of(values: Values) -> EndedRecord:
+    """A row of the table `done`, without the worker."""
+    return EndedRecord._make((*values[:4], OutcomeKind(values[4]), values[5]))
 
 
 # Keys and queues
@@ -341,7 +350,7 @@ def _ended_record(row: Values) -> UrlRecord:
 def queued_keys(connection: Connection, after: Place | None, limit: int, above: int = 0) -> list[tuple[bytes, Place]]:
     """Key and place of the rows after a place in `url` with an ordinal above one. Cost: all pages are a scan of `url`."""
     rows = fetch(connection, statements.QUEUED_KEYS, (*(after or FIRST_PLACE), above, limit))
-    return [(_key(key, url), (queue, gate, rank, ordinal)) for key, url, queue, gate, rank, ordinal in rows]
+    return [(_key(key, url), tuple(place)) for key, url, *place in rows]
 
 
 def ended_keys(connection: Connection, after: int, limit: int) -> list[tuple[bytes, int]]:
@@ -392,7 +401,7 @@ def gate(connection: Connection, gate: int) -> GateRow | None:
 def ended_after(connection: Connection, after: int, limit: int) -> list[EndedRecord]:
     """Rows of `done` by ordinal, above one. Cost: one seek."""
     rows = fetch(connection, statements.ENDED, (after, limit))
-    return [EndedRecord._make((*row[:4], OutcomeKind(row[4]), row[5])) for row in rows]
+    return list(map(ended_of, rows))
 
 
 def failed_after(connection: Connection, after: int, limit: int) -> list[FailedRecord]:

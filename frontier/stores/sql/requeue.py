@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from anabranch.frontier.policies.shares import ShareRule
-from anabranch.frontier.records import OutcomeKind, seen_fingerprints
+from anabranch.frontier.records import seen_fingerprints
 from anabranch.frontier.stores.contract import EndedRecord, LinkRow
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.sql.reading import ended_of
 from anabranch.frontier.stores.sql.worker import NUMBER_BITS
 
 #: Pages of one transaction.
@@ -37,7 +38,7 @@ def epochs_of(connection: Connection, name: str) -> list[tuple[int, bool]]:
 def pages_of(connection: Connection, epoch: int, after: int) -> list[EndedRecord]:
     """Some of the pages that a worker has fetched, by ordinal, after one. Cost: a look at each ended URL."""
     rows = fetch(connection, statements.PAGES_OF_WORKER, (epoch, after, PAGES_AT_ONCE))
-    return [EndedRecord._make((*row[:4], OutcomeKind(row[4]), row[5])) for row in rows]
+    return list(map(ended_of, rows))
 
 
 def requeue(

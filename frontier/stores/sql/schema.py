@@ -466,7 +466,8 @@ def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: li
     for place in places:
         execute(connection, statements.MOVE_URL, (*new, *place))
     waiting = sum(place[2] >= WAITING for place in places)
-    ((_, _, turn, count, kept_waiting, shelved),) = fetch_for(connection, statements.READ_LANES, [old])
+    (lane,) = fetch_for(connection, statements.READ_LANES, [old])
+    turn, count, kept_waiting, shelved = lane[2:]
     queue = fetch(connection, statements.QUEUE, (old[0],))[0]
     write(connection, statements.NAME_QUEUES, [(new[0], key, *queue[2:4], 0, queue[5], 0, 0)])
     if new[1] != old[1]:
@@ -485,5 +486,5 @@ def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: li
 
 
 def _with_servable(lane: Values) -> Values:
-    _, _, _, count, waiting, shelved = lane
+    count, waiting, shelved = lane[3:]
     return (*lane, int(count > waiting and not shelved))

@@ -308,7 +308,7 @@ class TransactionWriter:
             rows, failures = ([row for row in listed if row[0] not in gone] for listed in (rows, failures))
         write(self._connection, statements.INSERT_DONE, rows)
         write(self._connection, statements.INSERT_FAILURE, sorted(failures))
-        return Counter([outcome for _, _, _, _, outcome, _, _ in rows])
+        return Counter([_NAMES[one.outcome] for one in ended if one.row.ordinal not in gone])
 
     def _place(self, batch: Batch) -> None:
         """Note which rows of `url` leave and come."""
