@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.budgets import ROOMS, Source, blocks, measure, sources, walk
+from scripts.budgets import ROOMS, Source, blocks, definitions, measure, sources, walk
 
 #: Files that are short on purpose: a Protocol, errors, a table of constants, or a door. They are left out of the median.
 SEAMS: frozenset[str] = frozenset()
@@ -46,6 +46,13 @@ def table(root: Path) -> list[Line]:
         Line("product files", f"{len(files)}"),
         Line("median lines of modules", f"{median_lines(files):.0f}"),
         Line("folders in an import cycle", f"{in_cycles}", "0"),
+        Line("import circles", f"{len(circles(files))}", "0", "modules; lazy imports and those for types, too"),
+        Line(
+            "places that make a Row by position / unpackings",
+            f"{len(set().union(*map(row_makers, files)))} / {len(unpackings(files))}",
+            "2 / 8",
+            "a new row, and one of the table's columns; six names or more at once, without lab",
+        ),
         Line("class names defined twice in a room / in the house", f"{len(in_room)} / {len(in_house)}", "0 / 5"),
         Line("assignments to attributes of other objects", f"{sum(len(foreign_assignments(file)) for file in files)}"),
         Line("longest class", f"{lines} lines, {methods} public methods at most ({name})"),
@@ -309,10 +316,10 @@ def folder_graph(files: Sequence[Source]) -> dict[str, dict[str, set[str]]]:
     return graph
 
 
-def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """The modules among these that a file imports, lazily too, except for types only."""
+def run_time_imports(tree: ast.AST, modules: Iterable[str], *, for_types: bool = False) -> Iterator[tuple[str, int]]:
+    """The modules among these that a file imports, lazily too; those for types only with `for_types`."""
     for node in blocks(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if not for_types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
@@ -323,12 +330,23 @@ def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[st
         elif isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names if alias.name in modules)
         else:
-            yield from run_time_imports(node, modules)
+            yield from run_time_imports(node, modules, for_types=for_types)
 
 
 def folder_cycles(files: Sequence[Source]) -> list[set[str]]:
     """The groups of layers of one room that import each other, directly or indirectly."""
     return cycles({here: set(there) for here, there in folder_graph(files).items()})
+
+
+def circles(files: Sequence[Source]) -> list[set[str]]:
+    """The groups of modules that import each other, directly or indirectly, in whatever way: lazily or for types, too."""
+    modules = {file.module for file in files}
+    return cycles(
+        {
+            file.module: {module for module, _ in run_time_imports(file.tree, modules, for_types=True)} - {file.module}
+            for file in files
+        }
+    )
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
@@ -351,6 +369,46 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
             found.add(there)
             waiting.extend(graph.get(there, ()))
     return found
+
+
+def unpackings(files: Iterable[Source], names: int = 6) -> list[str]:
+    """Where at least so many names are given values at once, without lab: in assignments, loops, comprehensions, nested too."""
+    return [
+        f"{file.path}:{node.lineno} {ast.unparse(node)}"
+        for file in files
+        if not _is_lab(file)
+        for node in walk(file.tree)
+        if isinstance(node, ast.Tuple | ast.List) and isinstance(node.ctx, ast.Store) and len(node.elts) >= names
+    ]
+
+
+def row_makers(file: Source) -> set[tuple[str, str, str]]:
+    """Where the file makes a `Row` of the Frontier by position: (constructor, file, function or name)."""
+    takes_it = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "anabranch.frontier.records"
+        and any(alias.name == "Row" for alias in node.names)
+        for node in walk(file.tree)
+    )
+    if not takes_it:
+        return set()
+    places = [(name, node) for name, node in definitions(file.tree) if not isinstance(node, ast.ClassDef)]
+    found = {(made, file.path, name) for name, place in places for made in _positional_rows(place)}
+    for node in file.tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            found |= {(made, file.path, ast.unparse(target)) for made in _positional_rows(node)}
+    return found
+
+
+def _positional_rows(place: ast.AST) -> Iterator[str]:
+    """What of `Row` takes its columns by position below a node: `Row(…)` with a positional argument, or `Row._make`."""
+    for node in walk(place):
+        match node:
+            case ast.Call(func=ast.Name(id="Row"), args=[_, *_]):
+                yield "Row"
+            case ast.Attribute(value=ast.Name(id="Row"), attr="_make"):
+                yield "Row._make"
 
 
 def repeated_classes(files: Iterable[Source]) -> tuple[list[str], list[str]]:

@@ -18,7 +18,16 @@ from pathlib import Path
 import pytest
 
 from scripts.budgets import ROOMS, Source, blocks, definitions, excesses, measure, source, sources, walk
-from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
+from scripts.measures import (
+    circles,
+    cycles,
+    folder_cycles,
+    foreign_assignments,
+    median_lines,
+    repeated_classes,
+    row_makers,
+    unpackings,
+)
 from tests.patience import HANG_S
 from tests.rows import each_row
 
@@ -31,6 +40,20 @@ MOST_CONSOLE_FILES = 33
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60
+#: Places without lab where six names or more are given values at once: a reader counts the columns there. One that is needed
+#: for speed has its measured gain beside it.
+MOST_UNPACKINGS = 8
+#: Circles of imports that are known, with their reason; `TYPE_CHECKING` and imports in functions count.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset(f"anabranch.crawler.run.{name}" for name in ("composition", "membership", "status")): (
+        "a run's parts have its membership, which is told of them and of the run's status"
+    ),
+}
+#: (constructor, file, function) where a stored row is made by position: a new one, and one that a store has read.
+ROW_MAKERS = {
+    ("Row", "frontier/admission.py", "Admission._add_row"),
+    ("Row._make", "frontier/stores/sql/reading.py", "row_of"),
+}
 
 #: (room, other room) -> the files in it that may import the other (fnmatch patterns); there is no other arrow.
 ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -365,6 +388,65 @@ def test_a_cycle_is_found_with_all_its_members() -> None:
 def test_a_module_that_imports_itself_is_a_cycle() -> None:
     """The smallest cycle has one member."""
     assert cycles({"a": {"a"}, "b": {"a"}}) == [{"a"}]
+
+
+def test_no_files_know_each_other(rooms: list[Source]) -> None:
+    """What knows each other is in one file: imports for types, and those in functions, close no circle either."""
+    found = set(map(frozenset, circles(rooms)))
+    assert_none([" <-> ".join(sorted(group)) for group in found - CIRCLES.keys()])
+    assert_none([f"no circle any more, remove it from CIRCLES: {sorted(group)}" for group in CIRCLES.keys() - found])
+
+
+def test_a_circle_that_only_types_or_functions_close_is_found() -> None:
+    """Those that run on import close none here; a module that imports itself is none."""
+    files = [
+        source("frontier/a.py", "if TYPE_CHECKING:\n    from anabranch.frontier.b import B"),
+        source("frontier/b.py", "def f():\n    from anabranch.frontier import a"),
+        source("frontier/c.py", "def f():\n    import anabranch.frontier.c\nimport anabranch.frontier.b"),
+    ]
+    assert circles(files) == [{"anabranch.frontier.a", "anabranch.frontier.b"}]
+    assert cycles(import_graph(files)) == []
+
+
+def test_few_places_give_values_to_many_names_at_once(rooms: list[Source]) -> None:
+    """Columns are read by their names."""
+    found = unpackings(rooms)
+    assert len(found) <= MOST_UNPACKINGS, "\n".join(found)
+
+
+@each_row(
+    "text",
+    [
+        "a, b, c, d, e, f = row",
+        "_, _, _, d, *_, self.f = row",
+        "((a, b, c, d, e, f),) = rows",
+        "for number, (a, b, c, d, e, f) in rows:\n    pass",
+        "found = [f for a, b, c, d, e, f in rows]",
+        "[a, b, c, d, e, f] = row",
+    ],
+)
+def test_names_that_get_values_at_once_are_counted(text: str) -> None:
+    """Names left out count, because a reader counts them; a tuple of values, and five names, do not."""
+    more = "\na, b, c, d, e = 1, 2, 3, 4, 5\nf(1, 2, 3, 4, 5, 6)\nx = (1, 2, 3, 4, 5, 6)"
+    assert len(unpackings([source("dedup/a.py", text + more)])) == 1
+
+
+def test_a_row_is_made_by_position_in_one_place(rooms: list[Source]) -> None:
+    """For a new URL, and from the columns of the table; all others name the columns."""
+    assert set().union(*map(row_makers, rooms)) == ROW_MAKERS
+
+
+def test_what_makes_a_row_by_position_is_found() -> None:
+    """Calls, and what is passed on to make rows; a call with names is no breach, nor is another `Row`."""
+    taken = "from anabranch.frontier.records import Row\n"
+    made = (
+        "class A:\n    def f(self):\n        return Row(1, url='')\nmake = Row._make\ndef g():\n    map(Row._make, [])"
+    )
+    named = "\ndef h():\n    return Row(queue=1)"
+    file = source("frontier/a.py", taken + made + named)
+    expected = {("Row", "A.f"), ("Row._make", "make"), ("Row._make", "g")}
+    assert {(maker, name) for maker, _, name in row_makers(file)} == expected
+    assert row_makers(source("crawler/a.py", made)) == set()
 
 
 def test_the_folders_of_a_room_form_no_cycle(rooms: list[Source]) -> None:
