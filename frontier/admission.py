@@ -215,6 +215,7 @@ class Admission:
             ordinal = self._outbox.number()
         queue, queue_id, gate_id, gate = lane
         url, key, hops, payload = accepted.url, accepted.key, accepted.hops, accepted.payload
+        # By position, because every new URL becomes a row: with names it takes 0.65 µs instead of 0.3.
         row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
         self._outbox.batch.new.append(row)
         self._schedule.schedule_row(row, queue, gate)
