@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from anabranch.frontier.composition import open_frontier as open_frontier
     from anabranch.frontier.errors import FrontierError as FrontierError
     from anabranch.frontier.errors import LeaseLost as LeaseLost
+    from anabranch.frontier.errors import StoreFull as StoreFull
     from anabranch.frontier.errors import StoreUnavailable as StoreUnavailable
+    from anabranch.frontier.errors import UnknownQueue as UnknownQueue
     from anabranch.frontier.frontier import Frontier as Frontier
     from anabranch.frontier.order import FrontierOrder as FrontierOrder
     from anabranch.frontier.policies.assignment import QueuePolicy as QueuePolicy
     from anabranch.frontier.policies.budgets import Budgets as Budgets
     from anabranch.frontier.policies.sheets import Override as Override
+    from anabranch.frontier.policies.userfunctions import is_user_function as is_user_function
     from anabranch.frontier.records import Candidate as Candidate
     from anabranch.frontier.records import HostTrouble as HostTrouble
     from anabranch.frontier.records import Lease as Lease
@@ -46,21 +49,36 @@ if TYPE_CHECKING:
     from anabranch.frontier.scheduling.gates import Politeness as Politeness
     from anabranch.frontier.seen import SeenFilter as SeenFilter
     from anabranch.frontier.stores.contract import FrontierStore as FrontierStore
+    from anabranch.frontier.stores.sql.browse import GATE_STATES as GATE_STATES
+    from anabranch.frontier.stores.sql.browse import QUEUE_STATES as QUEUE_STATES
+    from anabranch.frontier.stores.sql.browse import BrowsedTable as BrowsedTable
+    from anabranch.frontier.stores.sql.browse import PageQuery as PageQuery
+    from anabranch.frontier.stores.sql.browse import QueuedUrl as QueuedUrl
+    from anabranch.frontier.stores.sql.browse import browsed_tables as browsed_tables
+    from anabranch.frontier.stores.sql.browse import first_urls as first_urls
+    from anabranch.frontier.stores.sql.browse import make_tables as make_tables
+    from anabranch.frontier.stores.sql.browse import size_of as size_of
+    from anabranch.frontier.stores.sql.browse import write_facts as write_facts
 
 #: Names by module. They are imported at their first use: who needs `records` alone does not wait for numpy.
 _NAMES = {
     "aio": "AsyncFrontier Drained",
     "composition": "open_frontier",
-    "errors": "FrontierError LeaseLost StoreUnavailable",
+    "errors": "FrontierError LeaseLost StoreFull StoreUnavailable UnknownQueue",
     "frontier": "Frontier",
     "order": "FrontierOrder",
     "policies.assignment": "QueuePolicy",
     "policies.budgets": "Budgets",
     "policies.sheets": "Override",
+    "policies.userfunctions": "is_user_function",
     "records": "Candidate HostTrouble Lease Outcome OutcomeKind Verdict VerdictKind WaitsFor Wake",
     "scheduling.gates": "Politeness",
     "seen": "SeenFilter",
     "stores.contract": "FrontierStore",
+    "stores.sql.browse": (
+        "GATE_STATES QUEUE_STATES BrowsedTable PageQuery QueuedUrl "
+        "browsed_tables first_urls make_tables size_of write_facts"
+    ),
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 

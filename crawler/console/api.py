@@ -31,15 +31,13 @@ from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
 from anabranch.crawler.console.watch import WatchedJobs
-from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
+from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue, of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, UsageError
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
-from anabranch.crawler.run.verbs import Facts, JobIsRunning
-from anabranch.frontier.errors import FrontierError, UnknownQueue
 
 #: Exit code of a command -> status of an answer; 503 for others.
 _STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSWERED: 400, ExitCode.DISK_FULL: 507}
@@ -415,8 +413,7 @@ def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
     """List the workers of a job that several workers can crawl; the list of any other job is empty."""
-    job = here.jobs.job(name)
-    return _Json(job.workers() if isinstance(job, DatabaseJob) else [])
+    return _Json(here.jobs.job(name).workers() or [])
 
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))

@@ -11,8 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
+from anabranch.crawler.operate import FrontierError
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.frontier.errors import FrontierError
 
 log = structlog.get_logger(__name__)
 

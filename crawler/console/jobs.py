@@ -20,11 +20,18 @@ from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import Check, check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, SeedList, chunks_of, parse_seed, read_seeds
-from anabranch.crawler.operate.contract import OperatedJob
-from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.finding import operated, operated_folder
-from anabranch.crawler.operate.listing import job_folders, listed, row_of
-from anabranch.crawler.operate.retried import retried_facts
+from anabranch.crawler.operate import (
+    UNKNOWN,
+    Facts,
+    FrontierError,
+    OperatedJob,
+    job_folders,
+    listed,
+    operated,
+    operated_folder,
+    retried_facts,
+    row_of,
+)
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -39,13 +46,8 @@ from anabranch.crawler.outcomes.errors import (
     storage_errors,
 )
 from anabranch.crawler.report.metrics import ProcessSums
-from anabranch.crawler.run.status import UNKNOWN
-from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
-from anabranch.frontier.errors import FrontierError
-from anabranch.frontier.jobfolder import is_job
-from anabranch.frontier.policies.userfunctions import is_user_function
-from anabranch.frontier.records import VerdictKind
+from anabranch.frontier import VerdictKind, is_user_function
 
 #: The file of seeds of a job that a console begins, in the job's folder.
 SEED_FILE = "seeds.txt"
@@ -203,9 +205,9 @@ class ConsoleJobs:
     def metrics(self, name: str) -> Facts | None:
         """The job's metrics; None while it is not crawled. Counters do not fall when a worker leaves."""
         job = self.job(name)
-        if not isinstance(job, DatabaseJob):
-            return job.metrics()
         numbers = job.worker_metrics()
+        if numbers is None:
+            return job.metrics()
         if not numbers:
             self._sums.pop(name, None)
             return None
@@ -227,7 +229,7 @@ class ConsoleJobs:
         """
         if self.folder is None:
             raise UsageError("a console of a database cannot create jobs; use `anabranch crawl --store`")
-        if is_job(self.folder):
+        if self.folder in self._folders():
             raise UsageError(
                 f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
             )

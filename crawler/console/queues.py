@@ -9,7 +9,7 @@
     tables.renew("news")                                # read the queue now
     tables.close()
 
-The columns that can be sorted are `key`, `state` and those of `QUEUE_COLUMNS` and `GATE_COLUMNS`.
+The columns that can be sorted are `key`, `state` and the columns of `frontier.stores.sql.browse`.
 
 All methods block; call them in threads. The first call for a job reads its queue (a million queues: some seconds) in a
 separate process, from a copy of the file in the console's folder, or from the database. So a crawl never waits. When the tables
@@ -37,29 +37,37 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import structlog
 
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.job.folder import who_holds
-from anabranch.crawler.operate.contract import OperatedJob
-from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate import OperatedJob
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
-from anabranch.crawler.run.control import ask
 from anabranch.dedup.files.locks import folder_turn, try_lock
-from anabranch.frontier.errors import FrontierError, StoreFull, UnknownQueue
-from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store
-from anabranch.frontier.stores.sql.browse import (
-    GATE_COLUMNS,
-    GATES,
-    QUEUE_COLUMNS,
-    QUEUES,
+from anabranch.frontier import (
+    GATE_STATES,
+    QUEUE_STATES,
     BrowsedTable,
+    FrontierError,
     PageQuery,
     QueuedUrl,
+    StoreFull,
+    UnknownQueue,
+    browsed_tables,
     first_urls,
     make_tables,
-    reading,
     size_of,
     write_facts,
 )
+
+#: The pages import all that they show of queues and gates from here.
+__all__ = [
+    "GATE_STATES",
+    "QUEUE_STATES",
+    "ListedGate",
+    "ListedQueue",
+    "PageQuery",
+    "QueueTables",
+    "QueuedUrl",
+    "RowWithUrls",
+    "RowsFound",
+]
 
 #: Tables are kept this many times as long as it took to make them, and at least this long.
 _KEPT_TIMES, _KEPT_S = 10, 5.0
@@ -259,8 +267,7 @@ class _Tables:
         self.mark = mark  #: of the source, which is unchanged as long as its mark is the same
         self.made_s = time.monotonic()
         self.kept_s = max(_KEPT_TIMES * took_s, _KEPT_S)
-        self.queues = BrowsedTable(folder / QUEUES)
-        self.gates = BrowsedTable(folder / GATES)
+        self.queues, self.gates = browsed_tables(folder)
 
     def keep(self, *, is_same: bool) -> None:
         """Look later. `is_same`: the source is as it was."""
@@ -302,7 +309,7 @@ class _JobTables:
         """Tables instead of the old ones, made now unless others are there by now. Raises: as `make_tables`."""
         with self._making:
             if self.last is None or self.last is old:
-                if old is not None and old.mark is not None and _mark(_source(self.job)) == old.mark:
+                if old is not None and old.mark is not None and _mark(self.job.store) == old.mark:
                     old.keep(is_same=True)
                     return old
                 made = self._made()
@@ -314,7 +321,7 @@ class _JobTables:
 
     def live(self) -> _Live:
         """Return the queues and gates in the memory of the crawl, never those of an earlier crawl."""
-        crawl = who_holds(self.job.directory) if isinstance(self.job, FolderJob) else (True, None)
+        crawl = self.job.holder()
         with self._lock:
             if crawl != self._asked_of:
                 self._live = _Live(None, {}, {})
@@ -329,14 +336,13 @@ class _JobTables:
 
     def first_urls(self, limit: int, *, queue: str | None = None, gate: str | None = None) -> list[QueuedUrl]:
         """Return the first queued URLs, of the same moment as the tables or, from a database, of now."""
-        source = _source(self.job)
+        source = self.job.store
         if source is None:
             return []
         with self._lock:
             if self.last is None:
                 return []
-            with reading(source, self.last.folder) as connection:
-                return first_urls(connection, limit, queue=queue, gate=gate)
+            return first_urls(source, self.last.folder, limit, queue=queue, gate=gate)
 
     def wait(self) -> None:
         """Until the new tables are made, if any are."""
@@ -363,14 +369,14 @@ class _JobTables:
     def _made(self) -> _Tables:
         with storage_errors(self._folder, "folder of the console"):
             folder = Path(tempfile.mkdtemp(dir=self._folder))
-        source, taken_s, began_s = _source(self.job), time.time(), time.monotonic()
+        source, taken_s, began_s = self.job.store, time.time(), time.monotonic()
         try:
             mark = _mark(source)
             with storage_errors(self._folder, "folder of the console"):
                 if source is None:
                     self._write_from_memory(folder)
                 else:
-                    self._run_aside(partial(make_tables, source, folder, is_running=_is_running(self.job)))
+                    self._run_aside(partial(make_tables, source, folder, is_running=self.job.holder()[0]))
         except (StoreFull, DiskFull) as error:  # of the copy, whatever file it names
             shutil.rmtree(folder, ignore_errors=True)
             size = f" of {size_of(source) >> 20} MiB" if isinstance(source, Path) else ""
@@ -383,9 +389,7 @@ class _JobTables:
         return _Tables(folder, taken_s, mark, time.monotonic() - began_s)
 
     def _write_from_memory(self, folder: Path) -> None:
-        facts = None
-        if isinstance(self.job, FolderJob):
-            facts = ask(self.job.directory / STATE, "ls", {"limit": _MOST_IN_MEMORY})
+        facts = self.job.queues(_MOST_IN_MEMORY)
         if facts is None:
             raise UsageError("the job has no queue yet, or had it in memory only; crawl it first")
         write_facts(folder, facts["queues"])
@@ -460,26 +464,16 @@ def _live(job: OperatedJob) -> _Live:
 
 def _queue(table: BrowsedTable, row: int, known: Mapping[int, tuple[str, int]]) -> ListedQueue:
     state, in_flight = known.get(row) or (table.state(row, 0.0), 0)
-    values = {name: table.value(name, row) for name in QUEUE_COLUMNS}
-    return ListedQueue(key=table.key(row), state=state, in_flight=in_flight, is_live=row in known, **values)
+    return ListedQueue(key=table.key(row), state=state, in_flight=in_flight, is_live=row in known, **table.values(row))
 
 
 def _gate(table: BrowsedTable, row: int, known: Mapping[int, tuple[str, float, int]], now_s: float) -> ListedGate:
-    values = {name: table.value(name, row) for name in GATE_COLUMNS if name != "held"}
+    values = {name: value for name, value in table.values(row).items() if name != "held"}
     opens_s = max(values["blocked_until_s"], values["rests_until_s"])
     state, opens_s, in_flight = known.get(row) or (table.state(row, now_s), opens_s, 0)
     return ListedGate(
         key=table.key(row), state=state, opens_s=opens_s, in_flight=in_flight, is_live=row in known, **values
     )
-
-
-def _source(job: OperatedJob) -> Path | str | None:
-    """The file or the URL of a job's queue; None of a job in memory, or without a queue."""
-    if isinstance(job, DatabaseJob):
-        return job.address
-    assert isinstance(job, FolderJob)
-    state = job.directory / STATE
-    return state / STORE_FILE if has_store(state) else None
 
 
 def _mark(source: Path | str | None) -> object:
@@ -492,10 +486,6 @@ def _mark(source: Path | str | None) -> object:
             status = file.stat()
             marks.append((status.st_ino, status.st_size, status.st_mtime_ns))
     return marks
-
-
-def _is_running(job: OperatedJob) -> bool:
-    return not isinstance(job, FolderJob) or who_holds(job.directory)[0]
 
 
 def _folder_lock(folder: Path) -> int | None:

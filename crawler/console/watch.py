@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.operate import STOPPED, UNKNOWN, Facts, FrontierError
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.logtail import last_lines
 from anabranch.crawler.report.metrics import BUILD
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, parse_progress_line
-from anabranch.crawler.run.status import STOPPED, UNKNOWN
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.errors import FrontierError
 
 #: Seconds between two questions to one job, and between two looks at all jobs.
 EVERY_S = 2.0

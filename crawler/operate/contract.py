@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.frontier.frontier import Frontier
 
@@ -85,6 +86,28 @@ class OperatedJob(Protocol):
 
     def active(self, limit: int) -> Facts | None:
         """The verb `active` of the running crawl, and which workers are `silent`; None without a crawl that can be asked."""
+
+    def queues(self, limit: int) -> Facts | None:
+        """The verb `ls` of a running crawl whose queue has no `store`; None without a crawl that can be asked."""
+
+    def fetches(self, limit: int) -> Sequence[Facts]:
+        """The rows of the report `workers`; those of workers that answer soon."""
+
+    def workers(self) -> Sequence[Facts] | None:
+        """Those that have not left, and those that were drained, as `workers --json` shows them.
+
+        None for a job that one process crawls.
+        """
+
+    def worker_metrics(self) -> Mapping[tuple[str, int], Numbers] | None:
+        """The metrics of each worker at work, by its machine and process; None for a job that one process crawls."""
+
+    @property
+    def store(self) -> Path | str | None:
+        """The file or the URL of its queue; None while there is none, or it is in memory."""
+
+    def holder(self) -> tuple[bool, int | None]:
+        """Whether a process may have the job open, and its id if that is known. Cost: a look at a lock."""
 
     def order(self) -> CrawlOrder:
         """The job's current order. Raises: UsageError if it has none yet; OrderError."""

@@ -184,6 +184,9 @@ class DatabaseJob:
                 return None
             return {**merged_active(found, job.now_s()), "silent": silent}
 
+    def queues(self, limit: int) -> None:
+        """Its queue is in its `store`."""
+
     def fetches(self, limit: int) -> list[Facts]:
         """The rows of the report `workers` of all workers that answer soon."""
         with self._shared(reads=True) as job:
@@ -239,6 +242,15 @@ class DatabaseJob:
             if not job.has_uploads(lost):
                 self.notify(f"no file of {lost} was copied elsewhere ([write] upload), so all its pages count as lost")
             return job.requeue(lost)
+
+    @property
+    def store(self) -> Path | str:
+        """The URL of its database, or its file."""
+        return self.address
+
+    def holder(self) -> tuple[bool, None]:
+        """A lock tells nothing about its workers."""
+        return True, None
 
     @contextmanager
     def _shared(self, *, reads: bool) -> Iterator[SharedJob]:

@@ -54,7 +54,7 @@ from anabranch.crawler.run.status import (
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import FrontierError
-from anabranch.frontier.jobfolder import STATE, STORE_FILE
+from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store
 from anabranch.frontier.times import clock_words
 
 #: A change of the order waits this long for its turn, and looks for it this often.
@@ -222,6 +222,31 @@ class FolderJob:
     def active(self, limit: int) -> Facts | None:
         """From the crawl; None without one."""
         return self._ask("active", {"limit": limit})
+
+    def queues(self, limit: int) -> Facts | None:
+        """From the crawl; None without one."""
+        return self._ask("ls", {"limit": limit})
+
+    def fetches(self, limit: int) -> Sequence[Facts]:
+        """From the crawl."""
+        rows: Sequence[Facts] = self.report({"name": "workers", "limit": limit})["rows"]
+        return rows
+
+    def workers(self) -> None:
+        """One process crawls it."""
+
+    def worker_metrics(self) -> None:
+        """One process crawls it."""
+
+    @property
+    def store(self) -> Path | None:
+        """The file of its queue."""
+        state = self.directory / STATE
+        return state / STORE_FILE if has_store(state) else None
+
+    def holder(self) -> tuple[bool, int | None]:
+        """Who has its lock."""
+        return who_holds(self.directory)
 
     def order(self) -> CrawlOrder:
         """From its folder."""

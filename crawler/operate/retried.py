@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from anabranch.crawler.operate.contract import OperatedJob, VerbAnswer
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
+from anabranch.frontier.records import UrlState
 from anabranch.frontier.times import counted
 
 #: Counts of the verb `retry`.
@@ -40,6 +41,11 @@ def joined_results(before: Facts, later: Facts) -> Facts:
 def without_place(facts: Facts) -> Facts:
     """The result without `more` and `before_s`, which only a next call needs. Pure."""
     return {name: value for name, value in facts.items() if name not in {"more", "before_s"}}
+
+
+def has_failed(explanation: Facts) -> bool:
+    """The URL of an explanation of `why` was given up, so that `retry` queues it again. Pure."""
+    return bool(explanation["state"] == UrlState.ENDED.value and explanation["reason"].startswith("it failed"))
 
 
 def retried_facts(job: OperatedJob, arguments: Arguments) -> Facts:

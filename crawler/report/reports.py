@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # commands on a job need none of it
 
 #: The file of the seeds report.
 SEEDS_REPORT = "seeds-report.txt"
+#: Rows of a report by default; and at most, since an answer is one line.
+ROWS_BY_DEFAULT, MOST_ROWS = 1000, 100_000
 #: Seeds that the command shows at its end.
 SEEDS_SHOWN = 20
 #: Queues of the frontier reports at most, as in Heritrix.

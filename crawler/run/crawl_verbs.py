@@ -22,7 +22,15 @@ from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
-from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
+from anabranch.crawler.report.reports import (
+    ALL_NEEDS,
+    LONGEST_SHOWN,
+    MOST_ROWS,
+    QUEUES_SHOWN,
+    ROWS_BY_DEFAULT,
+    JobFacts,
+    report_kind,
+)
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.explain import ABOUT_URLS, while_away, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
@@ -42,8 +50,6 @@ SET = "crawl-set"
 RETRY_SKIPPED = "crawl-retry-skipped"
 REPORT, METRICS = "report", "crawl-metrics"
 
-#: Rows of a report by default; and at most, since an answer is one line.
-LIMIT, MOST = 1000, 100_000
 #: A status waits so long for the reasons of failures, which come from the store.
 _FAILURES_S = 2.0
 #: The limits of a job as a whole.
@@ -260,7 +266,7 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
 
 def report_limit(given: Arguments) -> int:
     """The wanted number of rows of a report. Raises: UsageError."""
-    limit = given.get("limit", LIMIT)
-    if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:
+    limit = given.get("limit", ROWS_BY_DEFAULT)
+    if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST_ROWS:
         return limit
-    raise UsageError(f"limit must be a whole number from 0 to {MOST}; it is {limit!r}")
+    raise UsageError(f"limit must be a whole number from 0 to {MOST_ROWS}; it is {limit!r}")

@@ -19,10 +19,9 @@ from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.pages.panel import RowPanel
 from anabranch.crawler.console.pages.shell import Column, every, looked
-from anabranch.crawler.console.queues import RowsFound
+from anabranch.crawler.console.queues import PageQuery, RowsFound
+from anabranch.crawler.operate import counted, duration_words
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.frontier.stores.sql.browse import PageQuery
-from anabranch.frontier.times import counted, duration_words
 
 _BLOCK = 100
 _MOST_ROWS = 1000

@@ -29,14 +29,10 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.queues import ListedGate, QueueTables
+from anabranch.crawler.console.queues import GATE_STATES, ListedGate, QueueTables
 from anabranch.crawler.console.watch import News
-from anabranch.crawler.operate.listing import NOT_BEGUN
+from anabranch.crawler.operate import NOT_BEGUN, Facts, UnknownQueue, duration_words
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.errors import UnknownQueue
-from anabranch.frontier.stores.sql.browse import GATE_STATES
-from anabranch.frontier.times import duration_words
 
 _COLUMNS = (
     Column("key", "Gate"),

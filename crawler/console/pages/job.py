@@ -36,14 +36,18 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, Moment, News
-from anabranch.crawler.operate.listing import NOT_BEGUN
-from anabranch.crawler.operate.retried import retried_lines, skipped_line
+from anabranch.crawler.operate import (
+    NOT_BEGUN,
+    STOPPED,
+    Facts,
+    clock_words,
+    duration_words,
+    retried_lines,
+    skipped_line,
+)
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
-from anabranch.crawler.run.status import STOPPED
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.times import clock_words, duration_words
 
 #: Title of a chart, and its lines: a name, and the value of a sample.
 _CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (

@@ -27,12 +27,9 @@ from anabranch.crawler.console.pages.shell import (
 )
 from anabranch.crawler.console.watch import EVERY_S
 from anabranch.crawler.job.checking import Check
-from anabranch.crawler.operate.listing import NOT_RUNNING
+from anabranch.crawler.operate import NOT_RUNNING, STOPPED, UNKNOWN, Facts, Phase
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.run.run_state import Phase
-from anabranch.crawler.run.status import STOPPED, UNKNOWN
-from anabranch.crawler.run.verbs import Facts
 
 _COLUMNS = (
     Column("job", "Job"),

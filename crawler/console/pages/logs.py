@@ -13,9 +13,9 @@ from anabranch.crawler.console.api import LOGS, Console
 from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, title, view_of
 from anabranch.crawler.console.urlfacts import is_within
 from anabranch.crawler.job.workerfolders import worker_folders
+from anabranch.crawler.operate import counted
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
-from anabranch.frontier.times import counted
 
 #: Lines that the page holds, and characters of a line that are shown and searched.
 MOST_LINES, MOST_CHARS = 2000, 2000

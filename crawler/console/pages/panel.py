@@ -24,12 +24,10 @@ from anabranch.crawler.console.pages.shell import (
     show_rows,
     table,
 )
+from anabranch.crawler.console.queues import QueuedUrl
 from anabranch.crawler.console.watch import is_at_rest
-from anabranch.crawler.operate.contract import VerbAnswer
+from anabranch.crawler.operate import Facts, VerbAnswer, duration_words
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.stores.sql.browse import QueuedUrl
-from anabranch.frontier.times import duration_words
 
 #: An open panel is drawn again so often.
 _EVERY_S = 4.0

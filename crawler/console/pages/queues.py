@@ -26,10 +26,8 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.queues import ListedQueue, QueueTables
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.errors import UnknownQueue
-from anabranch.frontier.stores.sql.browse import QUEUE_STATES
+from anabranch.crawler.console.queues import QUEUE_STATES, ListedQueue, QueueTables
+from anabranch.crawler.operate import Facts, UnknownQueue
 
 _COLUMNS = (
     Column("key", "Queue"),

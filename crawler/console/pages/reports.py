@@ -9,10 +9,9 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, title, view_of
-from anabranch.crawler.report.reports import REPORTS
+from anabranch.crawler.operate import Facts
+from anabranch.crawler.report.reports import MOST_ROWS, REPORTS, ROWS_BY_DEFAULT
 from anabranch.crawler.report.table import report_of, text_lines
-from anabranch.crawler.run.crawl_verbs import LIMIT, MOST
-from anabranch.crawler.run.verbs import Facts
 
 #: JavaScript that formats a cell; sorting compares the raw numbers.
 _SHOWN = "value => typeof value === 'number' ? value.toLocaleString('en', {maximumFractionDigits: 3}) : value ?? '–'"
@@ -53,7 +52,7 @@ class _Report:
         self._place.clear()
         with self._place:
             ui.spinner().props('aria-label="looking"')
-        facts = await looked(lambda: self._ask(report, LIMIT))
+        facts = await looked(lambda: self._ask(report, ROWS_BY_DEFAULT))
         if report != self._report.value:
             return
         self._place.clear()
@@ -62,14 +61,15 @@ class _Report:
                 made = report_table(facts, report)
                 made.bind_filter_from(self._filter, "value", lambda text: text or "")
                 if facts.get("more"):
-                    ui.label(f"Only the first {LIMIT:,} rows are shown; a download has up to {MOST:,}.").classes("soft")
+                    shown = f"Only the first {ROWS_BY_DEFAULT:,} rows are shown; a download has up to {MOST_ROWS:,}."
+                    ui.label(shown).classes("soft")
 
     def _ask(self, report: str, limit: int) -> Facts:
         return self._view.console.jobs.job(self._name).report({"name": report, "limit": limit})
 
     async def _download(self, form: str) -> None:
         report = str(self._report.value)
-        facts = await looked(lambda: self._ask(report, MOST))
+        facts = await looked(lambda: self._ask(report, MOST_ROWS))
         if facts is not None:
             ui.download.content(written(facts, form), f"{self._name}-{report}.{form}")
 

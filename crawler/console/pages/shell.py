@@ -15,9 +15,9 @@ from starlette.requests import Request
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER, HOLDER_NOW
+from anabranch.crawler.operate import FrontierError
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.table import escaped
-from anabranch.frontier.errors import FrontierError
 
 T = TypeVar("T")
 

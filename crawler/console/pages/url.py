@@ -33,13 +33,9 @@ from anabranch.crawler.console.urlfacts import (
     url_files,
 )
 from anabranch.crawler.extract.encoding import html_in_utf8
-from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.retried import retried_lines
+from anabranch.crawler.operate import Facts, duration_words, has_failed, moment_words, rate_words, retried_lines
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.robots.rules import explain_rules, parse_robots
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.records import UrlState
-from anabranch.frontier.times import duration_words, moment_words, rate_words
 
 #: Most characters of a URL that the page explains.
 _MOST_CHARS = 8000
@@ -112,7 +108,7 @@ def _look(view: View, name: str, asked: str) -> _Looked:
     explained = job.answer("why", {"url": asked}).facts
     url = explained["explanation"]["subject"]
     if directory is None:
-        listed = job.workers()[:_MOST_WORKERS] if isinstance(job, DatabaseJob) else []
+        listed = (job.workers() or ())[:_MOST_WORKERS]
         return _Looked(
             explained, None, (), [f"{worker['name']} ({worker['machine'] or 'unknown'})" for worker in listed]
         )
@@ -146,11 +142,6 @@ def _explained(view: View, name: str, found: _Looked) -> None:
         heading("Latest trouble")
         ended = "given up" if trouble["is_final"] else "will be retried"
         ui.label(cut(f"{duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}, {ended}"))
-
-
-def has_failed(explanation: Facts) -> bool:
-    """The URL was given up. Pure."""
-    return bool(explanation["state"] == UrlState.ENDED.value and explanation["reason"].startswith("it failed"))
 
 
 def _retry_button(view: View, name: str, url: str) -> None:

@@ -28,9 +28,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, is_at_rest
-from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.times import duration_words
+from anabranch.crawler.operate import DatabaseJob, Facts, duration_words, of_several
 
 _WORKERS = (
     Column("name", "Worker"),
@@ -100,9 +98,9 @@ class _Workers:
         every(EVERY_S, self._redraw_fetches)  # a worker that stands still keeps only these waiting
 
     async def _redraw_workers(self) -> None:
-        def find() -> tuple[bool, list[Facts]]:
-            job = self._view.console.jobs.job(self._name)
-            return (True, job.workers()) if isinstance(job, DatabaseJob) else (False, [])
+        def find() -> tuple[bool, Sequence[Facts]]:
+            lines = self._view.console.jobs.job(self._name).workers()
+            return lines is not None, lines or ()
 
         found = await looked(find)
         if found is not None:
@@ -121,10 +119,7 @@ class _Workers:
         job, row = self._view.console.jobs.job(self._name), self._view.console.watch.row(self._name)
         if row is None or is_at_rest(row):
             return ()
-        if isinstance(job, DatabaseJob):
-            return job.fetches(_MOST_FETCHES)
-        rows: Sequence[Facts] = job.report({"name": "workers", "limit": _MOST_FETCHES})["rows"]
-        return rows
+        return job.fetches(_MOST_FETCHES)
 
     async def _drain(self, event: events.GenericEventArguments) -> None:
         worker = str(event.args)

@@ -6,9 +6,9 @@ these files. A page without a filter is a slice of an order; a filter looks at e
 million. An index in a database would find the middle of filtered rows only by reading all rows before it.
 
     make_tables("jobs/news/state/frontier.db", folder, is_running=True)     # 1,000,000 queues: some seconds
-    table = BrowsedTable(folder / QUEUES)
-    found = table.find(PageQuery(sort="urls", descending=True, text="example", offset=600_000))
-    [(table.key(row), table.value("urls", row)) for row in found.rows]
+    queues, gates = browsed_tables(folder)
+    found = queues.find(PageQuery(sort="urls", descending=True, text="example", offset=600_000))
+    [(queues.key(row), queues.values(row)["urls"]) for row in found.rows]
 """
 
 from __future__ import annotations
@@ -121,6 +121,10 @@ class BrowsedTable:
         value = self._columns[name][row].item()
         return None if value == NOT_SET else value
 
+    def values(self, row: int) -> dict[str, Any]:
+        """All numbers of a row, by the columns that can be sorted; None if one is not set."""
+        return {name: self.value(name, row) for name in self._orders}
+
     def number_of(self, key: str) -> int | None:
         """The row with this key, if there is one."""
         row, encoded = self._rank(key), key.encode("utf-8", "surrogatepass")
@@ -221,6 +225,11 @@ class BrowsedTable:
         return self._keys[self._ends[row] : self._ends[row + 1] - 1].tobytes()
 
 
+def browsed_tables(folder: Path) -> tuple[BrowsedTable, BrowsedTable]:
+    """The tables of queues and of gates in a folder, in which `make_tables` or `write_facts` wrote them. Raises: OSError."""
+    return BrowsedTable(folder / QUEUES), BrowsedTable(folder / GATES)
+
+
 # Making them
 
 
@@ -316,21 +325,25 @@ def reading(source: Path | str, folder: Path) -> Iterator[Connection]:
 
 
 def first_urls(
-    connection: Connection, limit: int, *, queue: str | None = None, gate: str | None = None
+    source: Path | str, folder: Path, limit: int, *, queue: str | None = None, gate: str | None = None
 ) -> list[QueuedUrl]:
-    """The URLs of a queue or a gate that are fetched next. Cost: two seeks a lane, of the first 50 lanes."""
-    if queue is not None:
-        lanes = fetch(connection, statements.LANES_TO_BROWSE_OF_QUEUE, (name_id(queue), _LANES))
-    else:
-        assert gate is not None
-        lanes = fetch(connection, statements.LANES_TO_BROWSE_OF_GATE, (name_id(gate), _LANES))
-    found: list[tuple[tuple[bool, int, int, int], QueuedUrl]] = []
-    for turn, queue_id, gate_id, queue_key, gate_key in lanes:
-        for url, precedence, ordinal, attempts, due_s in fetch(
-            connection, statements.URLS_TO_BROWSE, (queue_id, gate_id, limit)
-        ):
-            place = (precedence >= WAITING, 0 if gate is None else turn, precedence, ordinal)
-            found.append((place, QueuedUrl(url, queue_key, gate_key, precedence % WAITING, attempts, due_s)))
+    """The URLs of a queue or a gate that are fetched next, from the copy in this folder, or from the database.
+
+    Cost: two seeks a lane, of the first 50 lanes. Raises: StoreUnavailable.
+    """
+    with reading(source, folder) as connection:
+        if queue is not None:
+            lanes = fetch(connection, statements.LANES_TO_BROWSE_OF_QUEUE, (name_id(queue), _LANES))
+        else:
+            assert gate is not None
+            lanes = fetch(connection, statements.LANES_TO_BROWSE_OF_GATE, (name_id(gate), _LANES))
+        found: list[tuple[tuple[bool, int, int, int], QueuedUrl]] = []
+        for turn, queue_id, gate_id, queue_key, gate_key in lanes:
+            for url, precedence, ordinal, attempts, due_s in fetch(
+                connection, statements.URLS_TO_BROWSE, (queue_id, gate_id, limit)
+            ):
+                place = (precedence >= WAITING, 0 if gate is None else turn, precedence, ordinal)
+                found.append((place, QueuedUrl(url, queue_key, gate_key, precedence % WAITING, attempts, due_s)))
     return [url for _, url in sorted(found, key=lambda one: one[0])[:limit]]
 
 

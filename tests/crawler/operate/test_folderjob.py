@@ -1,5 +1,7 @@
 """An operator changes a job of one process while nothing crawls it."""
 
+import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -12,6 +14,7 @@ from anabranch.crawler.operate import folderjob
 from anabranch.crawler.operate.folderjob import FolderJob
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import JobInUse, UsageError
+from anabranch.crawler.run.control import Control
 
 
 @pytest.fixture
@@ -61,3 +64,33 @@ def test_a_key_that_the_job_is_built_by_is_refused_with_all_others(job: Path) ->
     ):
         FolderJob(job).change_order(["limits.pages=5", "frontier.policy=host"])
     assert begun_order(job).limits.pages == 0
+
+
+async def test_a_queue_in_memory_is_asked_for_and_one_in_a_file_is_read(job: Path) -> None:
+    """Who looks at all queues asks the crawl of the first, and reads the file of the second."""
+
+    async def answered(verb, given):
+        return {"verb": verb, **given}
+
+    found = FolderJob(job)
+    assert (found.holder(), found.store, found.queues(7)) == ((False, None), None, None)
+    with held_folder(job):
+        async with Control(job / "state", answered):
+            assert found.holder() == (True, os.getpid())
+            assert await asyncio.to_thread(found.queues, 7) == {"verb": "ls", "limit": 7}
+    (job / "state" / "frontier.db").write_bytes(b"rows")
+    assert found.store == job / "state" / "frontier.db"
+
+
+async def test_a_job_of_one_process_has_fetches_but_no_list_of_workers(job: Path) -> None:
+    """Its fetches are the rows of its report."""
+
+    async def answered(verb, given):
+        return {"rows": [{"verb": verb, **given}]}
+
+    found = FolderJob(job)
+    assert (found.workers(), found.worker_metrics()) == (None, None)
+    with held_folder(job):
+        async with Control(job / "state", answered):
+            fetches = await asyncio.to_thread(found.fetches, 9)
+    assert fetches == [{"verb": "report", "name": "workers", "limit": 9}]

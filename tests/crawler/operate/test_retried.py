@@ -1,7 +1,7 @@
 """`retry` goes on call after call, and says what it did."""
 
 from anabranch.crawler.operate.contract import VerbAnswer
-from anabranch.crawler.operate.retried import retried_all, retried_lines
+from anabranch.crawler.operate.retried import has_failed, retried_all, retried_lines
 
 NONE = {"start": "", "queued": 0, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": ""}
 
@@ -33,3 +33,10 @@ def test_the_answer_names_all_that_holds_them_back() -> None:
     assert last == "start a (host)"
     assert list(retried_lines({**NONE, "queued": 1})) == ["1 failure queued again"]
     assert list(retried_lines(NONE)) == ["no failure that fits; nothing is queued again"]
+
+
+def test_only_a_url_that_was_given_up_has_failed() -> None:
+    """A queued one and one that was fetched have not."""
+    assert has_failed({"state": "ended", "reason": "it failed: 404"})
+    assert not has_failed({"state": "ended", "reason": "it was fetched: 200"})
+    assert not has_failed({"state": "queued", "reason": "it failed once"})

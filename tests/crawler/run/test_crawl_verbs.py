@@ -17,14 +17,13 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection, ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.report.reports import REPORTS, write_all
+from anabranch.crawler.report.reports import MOST_ROWS, REPORTS, write_all
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.composition import RunContext, RunParts
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
     METRICS,
-    MOST,
     PAUSE,
     RESUME,
     STATUS,
@@ -268,7 +267,7 @@ async def test_what_was_kept_a_moment_ago_is_in_the_report(reported) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"name": "x"}, {"name": "hosts", "limit": -1}, {"name": "hosts", "limit": MOST + 1}]
+    "given", [{}, {"name": "x"}, {"name": "hosts", "limit": -1}, {"name": "hosts", "limit": MOST_ROWS + 1}]
 )
 async def test_what_makes_no_sense_is_refused(reported, given) -> None:
     """One line for whoever asked."""

@@ -19,16 +19,15 @@ from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import Candidate, QueueKey
 from anabranch.frontier.stores.sql import browse
 from anabranch.frontier.stores.sql.browse import (
-    GATES,
     NOT_SET,
     QUEUE_COLUMNS,
     QUEUE_STATES,
     QUEUES,
     BrowsedTable,
     PageQuery,
+    browsed_tables,
     first_urls,
     make_tables,
-    reading,
     write_table,
 )
 from anabranch.frontier.stores.sql.store import SqlStore
@@ -153,22 +152,23 @@ def test_the_tables_of_a_store_have_its_rows_while_its_owner_writes(tmp_path: Pa
         make_tables(store, tmp_path / "tables", is_running=True)
         frontier.schedule([Candidate("http://d.test/")])
         frontier.flush()
-    queues, gates = BrowsedTable(tmp_path / "tables" / QUEUES), BrowsedTable(tmp_path / "tables" / GATES)
+    queues, gates = browsed_tables(tmp_path / "tables")
     assert [queues.key(row) for row in range(len(queues))] == ["a.test", "b.test", "c.test"]
     assert [queues.value("urls", row) for row in range(3)] == [3, 3, 3]
     assert [queues.state(row, 0.0) for row in range(3)] == ["ready", "paused", "ready"]
-    assert queues.value("budget", 0) is None
+    assert queues.values(0) == {
+        "urls": 3, "waiting": 0, "precedence": queues.value("precedence", 0), "spent": 0, "budget": None, "gates": 1,
+        "successes": 0, "errors": 0,
+    }  # fmt: skip
     assert [(gates.key(row), gates.value("urls", row)) for row in range(len(gates))] == [
         ("a.test", 3),
         ("b.test", 3),
         ("c.test", 3),
     ]
-    with reading(store, tmp_path / "tables") as connection:
-        of_queue = first_urls(connection, 2, queue="a.test")
-        assert [found.url for found in of_queue] == ["http://a.test/0", "http://a.test/1"]
-        assert [found.url for found in first_urls(connection, 9, gate="c.test")] == [
-            f"http://c.test/{page}" for page in range(3)
-        ]
+    of_queue = first_urls(store, tmp_path / "tables", 2, queue="a.test")
+    assert [found.url for found in of_queue] == ["http://a.test/0", "http://a.test/1"]
+    of_gate = first_urls(store, tmp_path / "tables", 9, gate="c.test")
+    assert [found.url for found in of_gate] == [f"http://c.test/{page}" for page in range(3)]
 
 
 def test_a_table_works_when_its_files_are_removed(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_a_database_is_read_as_of_one_moment_while_its_owner_writes(tmp_path: Pa
             frontier.schedule([Candidate(f"http://{host}.test/{page}") for host in "ab" for page in range(3)])
             frontier.flush()
             make_tables(url, tmp_path / "tables", is_running=True)
-            with reading(url, tmp_path / "tables") as connection:
-                assert [found.url for found in first_urls(connection, 1, gate="b.test")] == ["http://b.test/0"]
-        table = BrowsedTable(tmp_path / "tables" / QUEUES)
+            found = first_urls(url, tmp_path / "tables", 1, gate="b.test")
+            assert [one.url for one in found] == ["http://b.test/0"]
+        table, _ = browsed_tables(tmp_path / "tables")
         assert [(table.key(row), table.value("urls", row), table.value("budget", row)) for row in range(2)] == [
             ("a.test", 3, None),
             ("b.test", 3, None),
