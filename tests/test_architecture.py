@@ -7,6 +7,7 @@ for each breach. Each function is first shown a breach that it must find.
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,19 @@ ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
 
 #: Modules that every room may import: the one place for durable files, locks and headers, and the one set of recent keys.
 FOR_ALL = ("anabranch.dedup.files", "anabranch.dedup.files.*", "anabranch.dedup.recent")
+
+#: The modules by which a room or a layer is seen from above; their names are imported at their first use.
+FACES = ("frontier/__init__.py", "crawler/operate/__init__.py")
+MOST_FACE_NAMES = 40
+
+#: (files, package) -> the modules of it that they may import; every import counts, also one in a function or for types.
+DOORS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("crawler/console/*", "anabranch.frontier"): ("anabranch.frontier", "anabranch.frontier.records"),
+    ("crawler/console/*", "anabranch.crawler.operate"): ("anabranch.crawler.operate",),
+    ("crawler/console/*", "anabranch.crawler.run"): (),
+}
+#: (files, package) -> how many import statements may lead from these files into it.
+MOST_STATEMENTS = {("crawler/console/*", "anabranch.frontier"): 3}
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
 LIBRARIES: dict[str, tuple[str, ...]] = {
@@ -237,6 +251,31 @@ def forbidden_arrows(files: list[Source]) -> list[str]:
     ]
 
 
+def breached_walls(files: list[Source]) -> list[str]:
+    """The imports of modules behind a face, and the packages into which too many statements lead."""
+    modules, breaches = {file.module for file in files}, []
+    for (pattern, package), doors in DOORS.items():
+        entering = {
+            f"{file.path}:{found.line} imports {module}": module
+            for file in files
+            if fnmatchcase(file.path, pattern)
+            for found in imports(file)
+            for inner in [f"{found.module}.{found.name}"]
+            for module in [inner if inner in modules else found.module]
+            if module == package or module.startswith(f"{package}.")
+        }
+        breaches += [place for place, module in entering.items() if module not in doors]
+        most = MOST_STATEMENTS.get((pattern, package), len(entering))
+        if len(entering) > most:
+            breaches.append(f"{pattern}: {len(entering)} statements import {package}; {most} may")
+    return breaches
+
+
+def names_of_face(face: Source) -> set[str]:
+    """The names that a face offers: those that it imports for types."""
+    return {found.name for found in imports(face) if found.name and not found.at_run_time}
+
+
 def misplaced_libraries(files: list[Source]) -> list[str]:
     breaches = []
     for file in files:
@@ -338,6 +377,55 @@ def test_the_arrows_themselves_are_allowed() -> None:
     files = source("crawler/job/folder.py", "from anabranch.dedup.files.durable import replace_file")
     workers = source("crawler/run/workers.py", "from anabranch.frontier.records import Lease")
     assert forbidden_arrows([door, lab, files, workers]) == []
+
+
+def test_the_console_sees_jobs_and_queues_through_faces(rooms: list[Source]) -> None:
+    """It imports next to nothing of the Frontier and nothing of a run; what it needs of a job is in the face of `operate`."""
+    assert_none(breached_walls(rooms))
+
+
+@each_row(
+    ("text", "module"),
+    [
+        ("from anabranch.crawler.run.verbs import Facts", "crawler.run.verbs"),
+        ("from anabranch.crawler import run", "crawler.run"),
+        ("def f():\n    import anabranch.crawler.run.status", "crawler.run.status"),
+        ("if TYPE_CHECKING:\n    from anabranch.frontier.times import counted", "frontier.times"),
+        ("from ..operate.listing import row_of", "crawler.operate.listing"),
+    ],
+)
+def test_a_breached_wall_is_found(text: str, module: str) -> None:
+    """A breach is found wherever the import stands, also for types alone."""
+    files = [source("crawler/console/watch.py", text), source("crawler/run/__init__.py", "")]
+    assert [place.partition(" ")[2] for place in breached_walls(files)] == [f"imports anabranch.{module}"]
+
+
+def test_too_many_statements_are_found_though_each_is_allowed() -> None:
+    """A statement counts once, however many names it imports."""
+    text = "from anabranch.frontier import (\n    Lease,\n    Frontier,\n)"
+    files = [source(f"crawler/console/{name}.py", text) for name in "abcd"]
+    assert breached_walls(files[:3]) == []
+    assert breached_walls(files) == ["crawler/console/*: 4 statements import anabranch.frontier; 3 may"]
+
+
+def test_a_face_is_small_and_each_of_its_names_exists(rooms: list[Source]) -> None:
+    """What its type checker sees is what it resolves at run time."""
+    for face in rooms:
+        if face.path in FACES:
+            names = names_of_face(face)
+            module = importlib.import_module(face.module)
+            assert names == set(module.__all__)
+            assert len(names) <= MOST_FACE_NAMES, f"{face.path}: {len(names)} names"
+            assert {name for name in names if getattr(module, name, None) is None} == set()
+            with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+                module.nothing  # noqa: B018
+
+
+def test_clients_use_each_name_of_the_face_of_jobs(rooms: list[Source]) -> None:
+    """A name that no client imports goes from the face."""
+    (face,) = (file for file in rooms if file.path == "crawler/operate/__init__.py")
+    used = {found.name for file in rooms for found in imports(file) if found.module == face.module}
+    assert names_of_face(face) - used == set()
 
 
 def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
