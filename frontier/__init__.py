@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from anabranch.frontier.records import WaitsFor as WaitsFor
     from anabranch.frontier.records import Wake as Wake
     from anabranch.frontier.scheduling.gates import Politeness as Politeness
+    from anabranch.frontier.scheduling.lifecycle import QueueState as QueueState
     from anabranch.frontier.seen import SeenFilter as SeenFilter
     from anabranch.frontier.stores.contract import FrontierStore as FrontierStore
     from anabranch.frontier.stores.sql.browse import GATE_STATES as GATE_STATES
@@ -73,6 +74,7 @@ _NAMES = {
     "policies.userfunctions": "is_user_function",
     "records": "Candidate HostTrouble Lease Outcome OutcomeKind Verdict VerdictKind WaitsFor Wake",
     "scheduling.gates": "Politeness",
+    "scheduling.lifecycle": "QueueState",
     "seen": "SeenFilter",
     "stores.contract": "FrontierStore",
     "stores.sql.browse": (

@@ -23,7 +23,7 @@ from anabranch.crawler.lab.filters.contestants import FilterSize, Opener, opener
 from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, DiskFull, ExitCode
 from anabranch.crawler.report.progress_log import ProcessMemory, memory_of_process
 from anabranch.dedup.errors import DedupError
-from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier import SeenFilter
 
 #: In the folder of the process.
 LINKS, ANSWERS, FILTER = "links", "answers", "filter"

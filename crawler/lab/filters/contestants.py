@@ -18,8 +18,8 @@ from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.keys import fingerprint
 from anabranch.dedup.uniq import MODES, UniqParameters
 from anabranch.dedup.userfunctions import found
+from anabranch.frontier import SeenFilter
 from anabranch.frontier.filterchoice import open_choice
-from anabranch.frontier.seen import SeenFilter
 
 if TYPE_CHECKING:
     from rbloom import Bloom

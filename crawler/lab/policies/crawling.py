@@ -38,12 +38,11 @@ from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController
 from anabranch.crawler.run.membership import Surroundings
 from anabranch.crawler.runtime import tune_interpreter
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier, QueueState
 from anabranch.frontier.composition import user_function
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.policies.assignment import Assign, parse_policy
 from anabranch.frontier.records import QueueKey
-from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: In the folder that it is given.
 ORDER_FILE = "order.toml"

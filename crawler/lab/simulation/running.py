@@ -16,11 +16,7 @@ from anabranch.crawler.lab.policies.series import NOTHING_YET, Balance, Busy, Ru
 from anabranch.crawler.lab.simulation.virtualtime import Speed, VirtualClock, VirtualCrawl, Visits
 from anabranch.crawler.lab.web.ledger import HostAccounts, PolitenessRule
 from anabranch.crawler.lab.web.model import Web
-from anabranch.frontier.composition import open_frontier
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.order import FrontierOrder
-from anabranch.frontier.records import Candidate
-from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier import Candidate, Frontier, FrontierOrder, QueueState, open_frontier
 from anabranch.frontier.stores.memory.store import MemoryStore
 
 #: When every simulated crawl begins, epoch seconds: the same results for the same options.

@@ -46,7 +46,7 @@ from anabranch.crawler.lab.web.model import Web, WebOptions
 from anabranch.crawler.lab.web.replay import replayed_file
 from anabranch.crawler.lab.web.shape import KINDS, make_web
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.frontier.order import FrontierOrder
+from anabranch.frontier import FrontierOrder
 
 #: Times of real crawls: Heritrix's delays, and a median latency.
 MIN_DELAY_S = 3.0

@@ -24,10 +24,9 @@ from anabranch.crawler.lab.web.ledger import HostAccount, HostAccounts
 from anabranch.crawler.lab.web.model import Web, WebHost, WebPage
 from anabranch.crawler.outcomes.failures import retry_after
 from anabranch.crawler.robots.cache import LIFETIME_S, CrawlDelays
+from anabranch.frontier import Candidate, Frontier, HostTrouble, Lease, Outcome, OutcomeKind, WaitsFor
 from anabranch.frontier.completion import HOST_BUSY
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.hosts import host_of
-from anabranch.frontier.records import Candidate, HostTrouble, Lease, Outcome, OutcomeKind, WaitsFor
 
 #: What happens at an event's time.
 Happen = Callable[..., None]
