@@ -133,7 +133,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/order/*",
         "crawler/lab/policies/saved.py",
     ),  # orders, and results that are read again
-    "psycopg": ("frontier/stores/sql/execution.py", "frontier/stores/sql/postgres.py"),
+    "psycopg": ("frontier/stores/sql/postgres.py",),
     "pydantic_core": ("crawler/order/*",),  # its errors
     "pydantic_settings": ("crawler/order/*",),
     "rbloom": ("crawler/lab/filters/contestants.py",),  # a peer that `compare --filters` measures

@@ -24,17 +24,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.records import WAITING, name_id
 from anabranch.frontier.stores.contract import Standing
 from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.execution import Values, driver_of, fetch, postgres_of
+from anabranch.frontier.stores.sql.execution import Statement, fetch, stream
 from anabranch.frontier.stores.sql.livecopy import copy_live
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
-from anabranch.frontier.stores.sql.sqlite import log_of, translated
+from anabranch.frontier.stores.sql.sqlite import log_of, reader, translated
 
 Column = NDArray[Any]
 
@@ -305,23 +305,18 @@ def write_table(folder: Path, keys: Sequence[str], columns: Mapping[str, Column]
 def reading(source: Path | str, folder: Path) -> Iterator[Connection]:
     """A read-only connection to the copy in this folder, or to the database, as of one moment. Raises: StoreUnavailable."""
     if isinstance(source, Path):
-        place = (folder / COPY).absolute().as_uri()
-        engine = create_engine(f"sqlite:///{place}?mode=ro&immutable=1&uri=true", poolclass=NullPool)
+        opened = reader(folder / COPY)
         translate: Callable[[Exception], Exception] = lambda error: translated(source, error)  # noqa: E731
-        options: dict[str, Any] = {}
     else:
         database = PostgresDatabase(source, lock_s=None)
-        engine, translate = database.engine(), database.translated
-        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        opened, translate = database.reader(), database.translated
     try:
-        with engine.connect().execution_options(**options) as connection, connection.begin():
+        with opened as connection, connection.begin():
             yield connection
     except Exception as error:
         if isinstance(error, DBAPIError) or type(error).__module__.partition(".")[0] in {"psycopg", "sqlite3"}:
             raise translate(error) from error
         raise
-    finally:
-        engine.dispose()
 
 
 def first_urls(
@@ -359,10 +354,10 @@ def _refuse_lack_of_room(source: Path, folder: Path) -> None:
         raise OSError(errno.ENOSPC, f"no room for a copy of the queue ({needed >> 20} MiB)", str(folder))
 
 
-def _read(connection: Connection, statement: str, columns: int) -> list[Any]:
+def _read(connection: Connection, statement: Statement, columns: int) -> list[Any]:
     """The columns of an answer: arrays of numbers, and a list of texts."""
     parts: list[list[Any]] = [[] for _ in range(columns)]
-    for rows in _chunks(connection, statement):
+    for rows in stream(connection, statement, _ROWS_AT_ONCE):
         for part, values in zip(parts, zip(*rows, strict=True), strict=True):
             part.append(values if isinstance(values[0], str) else np.array(values))
     return [_joined(part) for part in parts]
@@ -372,17 +367,6 @@ def _joined(part: list[Any]) -> Any:
     if not part:
         return np.zeros(0, np.int64)
     return [text for texts in part for text in texts] if isinstance(part[0], tuple) else np.concatenate(part)
-
-
-def _chunks(connection: Connection, statement: str) -> Iterator[list[Values]]:
-    if connection.dialect.name == "sqlite":
-        cursor: Any = driver_of(connection).execute(statement)
-    else:
-        cursor = postgres_of(connection).cursor("browse")
-        cursor.execute(statement)
-    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        yield rows
-    cursor.close()
 
 
 def _places(ids: Column, wanted: Column) -> Column:

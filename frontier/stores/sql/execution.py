@@ -1,202 +1,141 @@
-"""How statements reach the driver: a spelling for both databases, many rows by few steps.
+"""How statements reach the driver: Core expressions, compiled once for each engine, and many rows by few steps.
 
-SQLAlchemy connects and ends transactions; the statements go to the driver itself, because SQLAlchemy's 15 µs for each are as
-much as a short read.
+SQLAlchemy connects, ends transactions and compiles; the texts go to the driver itself, because SQLAlchemy's 15 µs for each
+execution are as much as a short read. Parameters are tuples, in the order in which the text has them. A value in an
+expression becomes part of the text: a partial index serves only a statement that has the index's condition in it.
 
-SQLite's driver releases Python's lock at each step of a statement, and next to a busy thread each time costs up to its
-switch interval (5 ms). So rows are written by statements of many rows, not one by one: 10,000 rows are 42 steps. The
-sizes are powers of two, so that a kind of statement has few texts and the driver keeps all of them prepared.
-
-PostgreSQL takes any number of rows in one step: columns as arrays in its binary format, or by COPY. A row of `url` costs
-0.6 µs of CPU by COPY, 1.5 by arrays and 8 by a list of values. Its texts never change, so each is prepared once.
+A connection has the `Runner` of its engine, `sqlite.SqliteRunner` or `postgres.PostgresRunner`, from the moment it is made.
+These two files also spell what the engines have different words for: `GivenRows` and `ServerTime`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import struct
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import BindParameter, ClauseElement, Connection, Double, TableValuedAlias, column
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
-from anabranch.frontier.stores.sql.statements import ManyRows
-
-if TYPE_CHECKING:
-    import psycopg
-
-#: SQLite's bound of parameters in one statement (https://www.sqlite.org/limits.html).
-_MAX_PARAMETERS = 32766
-#: Larger statements save little and take long to bind: 1,024 rows of `url` cost three times as much a row.
-_MAX_ROWS = 256
-#: COPY takes one round trip more than a statement, which pays from so many rows on.
-_LEAST_COPIED = 50
-
+#: A Core expression, or a text with a `?` for each parameter.
+Statement = ClauseElement | str
 Values = tuple[Any, ...]
+Types = tuple[TypeEngine[Any], ...]
+
+#: The runner's name in `Connection.info`.
+RUNNER = "runner"
+#: For `ClauseElement.compile`: values become part of the text; a `Parameter` does not.
+WITH_VALUES = {"literal_binds": True}
 
 
-def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> int:
+class Parameter(BindParameter[Any]):
+    """A parameter of a statement. The name is for readers; executions go by the order."""
+
+    inherit_cache = False
+
+    def __init__(self, name: str, type_: TypeEngine[Any] | None = None) -> None:
+        """`type_`: where it does not follow from the column that it is compared with."""
+        super().__init__(name, type_=type_, unique=True)
+
+
+@compiles(Parameter)
+def _marked(element: Parameter, compiler: SQLCompiler, **options: Any) -> str:
+    text: str = compiler.visit_bindparam(element, **{**options, "literal_binds": False})  # type: ignore[no-untyped-call]
+    return text
+
+
+class ServerTime(FunctionElement[float]):
+    """The clock of whoever keeps the store: epoch seconds."""
+
+    inherit_cache = True
+    name = "server_time"
+    type = Double()
+
+
+class GivenRows(FunctionElement[Any]):
+    """The rows that a `ManyRows` is executed with, as a table with the columns `column1`, `column2`, …"""
+
+    inherit_cache = False
+    name = "given_rows"
+
+    def __init__(self, types: Types) -> None:
+        super().__init__()
+        self.types = types
+
+
+def given_rows(types: Types, name: str = "given") -> TableValuedAlias:
+    """Return them under a name that no table has."""
+    columns: list[Any] = [column(f"column{number}", type_) for number, type_ in enumerate(types, 1)]
+    return GivenRows(types).table_valued(*columns, name=name)
+
+
+class ManyRows(NamedTuple):
+    """A statement that takes rows: it has `GivenRows` of these types once, and no `Parameter`."""
+
+    statement: ClauseElement
+    types: Types
+    may_repeat: bool = True  #: a row that is given twice changes nothing more
+    copied_to: str = ""  #: it only adds the rows to this table, with values for all its columns: COPY can do it
+
+
+class Runner(Protocol):
+    """Executes statements on one connection."""
+
+    def execute(self, statement: Statement, parameters: Sequence[Any] = ()) -> int:
+        """Call the function `execute`."""
+        ...
+
+    def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Values]:
+        """Call the function `fetch`."""
+        ...
+
+    def fetch_for(self, statement: ManyRows, rows: Sequence[Values]) -> list[Values]:
+        """Call the function `fetch_for`."""
+        ...
+
+    def write(self, statement: ManyRows, rows: Sequence[Values]) -> int:
+        """Call the function `write`."""
+        ...
+
+    def stream(self, statement: Statement, most: int) -> Iterator[list[Values]]:
+        """Call the function `stream`."""
+        ...
+
+
+def execute(connection: Connection, statement: Statement, parameters: Sequence[Any] = ()) -> int:
     """Execute one rare statement; the result counts the changed rows."""
-    if connection.dialect.name == "sqlite":
-        return driver_of(connection).execute(_timed(statement), parameters).rowcount
-    return postgres_of(connection).execute(_spelled(statement), parameters).rowcount
+    return _runner(connection).execute(statement, parameters)
 
 
-def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
+def fetch(connection: Connection, statement: Statement, parameters: Sequence[Any] = ()) -> list[Values]:
     """All rows of an answer."""
-    if connection.dialect.name == "sqlite":
-        rows: list[Values] = driver_of(connection).execute(_timed(statement), parameters).fetchall()
-        return rows
-    return postgres_of(connection).execute(_spelled(statement), parameters, binary=True).fetchall()
+    return _runner(connection).fetch(statement, parameters)
 
 
 def fetch_for(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> list[Values]:
     """All rows of the answers for these rows."""
-    answers: list[Values] = []
-    if connection.dialect.name != "sqlite":
-        return _with_arrays(connection, statement, rows).fetchall() if rows else answers
-    for text, parameters in _statements(statement, rows):
-        answers += driver_of(connection).execute(text, parameters).fetchall()
-    return answers
-
-
-def fetch_locked(connection: Connection, statement: str, parameters: Sequence[Any], lock: str) -> list[Values]:
-    """The rows of an answer, locked until the transaction ends: FOR `lock`. SQLite's transactions exclude each other anyway."""
-    if connection.dialect.name != "sqlite":
-        statement = f"{statement} FOR {lock}"
-    return fetch(connection, statement, parameters)
+    return _runner(connection).fetch_for(statement, rows) if rows else []
 
 
 def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
     """Execute it for all these rows; the result counts the changed rows. Cost: 1 to 4 µs a row."""
-    if not rows:
-        return 0
-    if connection.dialect.name == "sqlite":
-        driver = driver_of(connection)
-        texts = _statements(statement, rows, pads=statement.may_repeat)
-        return sum([driver.execute(text, parameters).rowcount for text, parameters in texts])
-    if statement.is_plain and len(rows) >= _LEAST_COPIED:
-        return _copied(connection, statement, rows)
-    return _with_arrays(connection, statement, rows).rowcount
+    return _runner(connection).write(statement, rows) if rows else 0
 
 
-# SQLite
+def stream(connection: Connection, statement: Statement, most: int) -> Iterator[list[Values]]:
+    """The rows of a large answer, so many at a time at most."""
+    return _runner(connection).stream(statement, most)
+
+
+def _runner(connection: Connection) -> Runner:
+    runner: Runner = connection.info[RUNNER]
+    return runner
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
     """SQLite's own connection below SQLAlchemy's."""
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     return driver
-
-
-def _statements(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
-    """The texts that take all rows, the largest first, with their parameters.
-
-    With `pads` the last row may come several times, which fills a statement: few large steps are better than many.
-    """
-    start = 0
-    size = min(_MAX_ROWS, 1 << (_MAX_PARAMETERS // len(statement.types)).bit_length() - 1)
-    while (left := len(rows) - start) > 0:
-        while size > left:
-            if pads and 4 * left > 3 * size:
-                rows = [*rows, *[rows[-1]] * (size - left)]
-                break
-            size >>= 1
-        yield _text(statement, size), list(chain.from_iterable(rows[start : start + size]))
-        start += size
-
-
-@lru_cache(maxsize=1024)
-def _text(statement: ManyRows, rows: int) -> str:
-    marks = "(" + ", ".join("?" * len(statement.types)) + ")"
-    return statement.before + ", ".join([marks] * rows) + statement.after
-
-
-#: The clock of whoever keeps the store: epoch seconds. SQLite's is the machine's, in milliseconds.
-_SERVER_TIME = "SERVER_TIME"
-
-
-@lru_cache(maxsize=1024)
-def _timed(statement: str) -> str:
-    """With SQLite's clock; its transactions exclude each other, so no row needs a lock."""
-    statement = statement.replace(" FOR UPDATE", "")
-    return statement.replace(_SERVER_TIME, "((julianday('now') - 2440587.5) * 86400.0)")
-
-
-# PostgreSQL
-
-
-def postgres_of(connection: Connection) -> psycopg.Connection[Values]:
-    """Psycopg's own connection below SQLAlchemy's."""
-    driver: psycopg.Connection[Values] = connection.connection.driver_connection  # type: ignore[assignment]
-    return driver
-
-
-class BinaryArray(bytes):
-    """A parameter that is sent as it is: an array in PostgreSQL's binary format. Its type is the one that it is cast to."""
-
-    __slots__ = ()
-
-
-def _with_arrays(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> psycopg.Cursor[Values]:
-    """One step for all rows: an array for each column."""
-    columns = zip(*rows, strict=True)
-    parameters = [_array(name, column) for name, column in zip(statement.types, columns, strict=True)]
-    return postgres_of(connection).execute(_unnested(statement), parameters, binary=True)
-
-
-def _copied(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
-    table = statement.before.split()[2]
-    with postgres_of(connection).cursor().copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy:
-        copy.set_types(statement.types)
-        for row in rows:
-            copy.write_row(row)
-    return len(rows)
-
-
-@lru_cache(maxsize=1024)
-def _spelled(statement: str) -> bytes:
-    """With the driver's marks for parameters. No statement of ours has a `?` or `%` in a literal."""
-    statement = statement.replace(_SERVER_TIME, "CAST(extract(epoch FROM clock_timestamp()) AS float8)")
-    return statement.replace("?", "%s").encode()
-
-
-@lru_cache
-def _unnested(statement: ManyRows) -> bytes:
-    """With arrays for the list of values; its columns keep their names."""
-    arrays = ", ".join(f"%b::{name}[]" for name in statement.types)
-    names = ", ".join(f"column{number}" for number in range(1, len(statement.types) + 1))
-    values = statement.before.rpartition("VALUES ")[0]
-    return f"{values}SELECT * FROM unnest({arrays}) AS given({names}){statement.after}".encode()  # noqa: S608  texts of `statements`
-
-
-#: Type number (pg_type.oid), and the format of one value with its length before it, of those of fixed length.
-_ARRAYS = {"int8": (20, "iq"), "float8": (701, "id"), "text": (25, ""), "bytea": (17, "")}
-_NULL = b"\xff\xff\xff\xff"
-
-
-def _array(name: str, values: Sequence[Any]) -> BinaryArray:
-    """The array of these values: dimensions, a flag for NULLs, type, length, first index; then each value after its length.
-
-    (`array_recv` in src/backend/utils/adt/arrayfuncs.c; psycopg's own, which looks at the type of each value, takes 6 times
-    as long.)
-    """
-    number, format_ = _ARRAYS[name]
-    has_null = None in values
-    header = struct.pack(">iiIii", 1, has_null, number, len(values), 1)
-    if format_ and not has_null:
-        pairs: list[Any] = [8] * (2 * len(values))
-        pairs[1::2] = values
-        return BinaryArray(header + struct.pack(">" + format_ * len(values), *pairs))
-    parts = [header]
-    for value in values:
-        if value is None:
-            parts.append(_NULL)
-        elif format_:
-            parts.append(struct.pack(f">{format_}", 8, value))
-        else:
-            encoded = value.encode() if name == "text" else value
-            parts += (len(encoded).to_bytes(4, "big"), encoded)
-    return BinaryArray(b"".join(parts))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, func, null, update
 
+from anabranch.frontier.stores import sql
 from anabranch.frontier.stores.sql.execution import execute
+from anabranch.frontier.stores.sql.schema import NOTE
 
 #: Rows of URLs and of workers; the shares stay, and are free.
 _FORGET = (
-    "DELETE FROM url",
-    "DELETE FROM done",
-    "DELETE FROM seen",
-    "DELETE FROM lane",
-    "DELETE FROM queue",
-    "DELETE FROM gate",
-    "DELETE FROM link",
-    "DELETE FROM worker",
-    "UPDATE share SET epoch = NULL, leaving = 0, died_s = 0",
-    "DELETE FROM crawl WHERE substr(name, 1, 5) = 'note:'",
+    *map(delete, (sql.URL, sql.DONE, sql.SEEN, sql.LANE, sql.QUEUE, sql.GATE, sql.LINK, sql.WORKER)),
+    update(sql.SHARE).values(epoch=null(), leaving=0, died_s=0),
+    delete(sql.CRAWL).where(func.substr(sql.CRAWL.c.name, 1, len(NOTE)) == NOTE),
 )
 
 

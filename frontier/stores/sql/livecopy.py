@@ -22,8 +22,9 @@ from pathlib import Path
 from anabranch.frontier.errors import FrontierError, StoreInUse
 from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, Counters
+from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.schema import NOTE
-from anabranch.frontier.stores.sql.sqlite import kept_counters, log_of, translated
+from anabranch.frontier.stores.sql.sqlite import SqliteRunner, kept_counters, log_of, translated
 
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5
@@ -58,7 +59,7 @@ def copy_live(file: Path, copy: Path) -> None:
     facts = {"clean": "1", NOTE + FILTER: POSITION, NOTE + CHECKPOINT: "0"}
     try:
         with closing(sqlite3.connect(copy)) as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO crawl VALUES (?, ?)", facts.items())
+            SqliteRunner(connection).write(statements.PUT_FACTS, [*facts.items()])
     except sqlite3.Error as error:
         disk = os.statvfs(copy.parent)
         if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:  # the copy has just fitted, and SQLite calls that an I/O error

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.frontier.stores.sql.sqlite import log_of, read_seal, seal_of, translated, write_seal
+from sqlalchemy import ColumnElement, Table, and_, func, select, tuple_, update
+
+from anabranch.frontier.stores import sql
+from anabranch.frontier.stores.sql.execution import Parameter
+from anabranch.frontier.stores.sql.sqlite import (
+    SqliteRunner,
+    log_of,
+    names_of_tables,
+    read_seal,
+    seal_of,
+    text_of,
+    translated,
+    write_seal,
+)
 
 #: Rows that are read, and written in one transaction.
 _CHUNK = 1000
 
-#: Tables with payloads, and their keys. A failed row that is queued again gets its payload from `failure`.
-_TABLES: Mapping[str, Sequence[str]] = {"url": ("queue", "gate", "precedence", "ordinal"), "failure": ("ordinal",)}
-_OLD = "substr(payload, 1, 1) = ?"
+#: Tables with payloads. A failed row that is queued again gets its payload from `failure`.
+_TABLES = (sql.URL, sql.FAILURE)
 
 
 class Rewritten(NamedTuple):
@@ -33,8 +46,8 @@ def has_payload(file: Path, first: bytes) -> bool:
     # Without a log nothing is missing from the file, and SQLite need not make one.
     is_whole = "" if log_of(file).exists() else "&immutable=1"
     with _opened(f"{file.absolute().as_uri()}?mode=ro{is_whole}", file) as connection:
-        asked = (f"SELECT 1 FROM {table} WHERE {_OLD} LIMIT 1" for table in _tables_of(connection))  # noqa: S608
-        return any(connection.execute(statement, (first,)).fetchone() for statement in asked)
+        tables, fetch = _tables_of(connection), SqliteRunner(connection).fetch
+        return any(fetch(select(table.c.ordinal).where(_is_old(table)).limit(1), (first,)) for table in tables)
 
 
 def rewrite(file: Path, old: bytes, make: Callable[[bytes], bytes | None]) -> Rewritten:
@@ -50,27 +63,32 @@ def rewrite(file: Path, old: bytes, make: Callable[[bytes], bytes | None]) -> Re
     return Rewritten(done, left)
 
 
-def _tables_of(connection: sqlite3.Connection) -> list[str]:
+def _tables_of(connection: sqlite3.Connection) -> list[Table]:
     """Those of `_TABLES` that the file has; older formats have fewer."""
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    return [table for table in _TABLES if table in there]
+    there = names_of_tables(connection)
+    return [table for table in _TABLES if table.name in there]
+
+
+def _is_old(table: Table) -> ColumnElement[bool]:
+    return func.substr(table.c.payload, 1, 1) == Parameter("first", table.c.payload.type)
 
 
 def _rewritten(
-    connection: sqlite3.Connection, table: str, old: bytes, make: Callable[[bytes], bytes | None]
+    connection: sqlite3.Connection, table: Table, old: bytes, make: Callable[[bytes], bytes | None]
 ) -> Iterator[tuple[int, int]]:
     """Rewrite a table's payloads, one transaction a chunk; yields how many rows were found and how many were written."""
-    keys = _TABLES[table]
-    names, marks = ", ".join(keys), ", ".join("?" * len(keys))
-    read = f"SELECT {names}, payload FROM {table} WHERE ({names}) > ({marks}) AND {_OLD} ORDER BY {names} LIMIT ?"  # noqa: S608
-    write = f"UPDATE {table} SET payload = ? WHERE ({names}) = ({marks})"  # noqa: S608
+    keys, payload = [*table.primary_key], Parameter("payload", table.c.payload.type)
+    place = [Parameter(key.name, key.type) for key in keys]
+    read = select(*keys, table.c.payload).where(tuple_(*keys) > tuple_(*place), _is_old(table)).order_by(*keys)
+    read = read.limit(Parameter("limit"))
+    write = update(table).values(payload=payload).where(and_(*map(eq, keys, place)))
     after: tuple[int, ...] = (-(1 << 63),) * len(keys)
-    while rows := connection.execute(read, (*after, old, _CHUNK)).fetchall():
+    while rows := SqliteRunner(connection).fetch(read, (*after, old, _CHUNK)):
         after = rows[-1][: len(keys)]
         made = [(make(payload), *place) for *place, payload in rows]
         new = [row for row in made if row[0] is not None]
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(write, new)
+        connection.executemany(text_of(write), new)
         connection.execute("COMMIT")
         yield len(rows), len(new)
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -130,18 +129,14 @@ def _heads_by_lane(connection: Connection, limits: Mapping[LaneId, int]) -> dict
     start = 0
     while (left := len(wanted) - start) > 0:
         size = min(_HEADS_AT_ONCE, 1 << left.bit_length() - 1)
-        rows = fetch(connection, _heads_of(size), list(chain.from_iterable(wanted[start : start + size])))
+        heads_of = statements.repeated(statements.HEADS, size)
+        rows = fetch(connection, heads_of, list(chain.from_iterable(wanted[start : start + size])))
         for head in _heads(connection, rows):
             heads.setdefault(head[0][:2], []).append(head)
         start += size
     for found in heads.values():
         found.sort()  # UNION ALL promises no order
     return heads
-
-
-@lru_cache
-def _heads_of(lanes: int) -> str:
-    return " UNION ALL ".join([statements.EACH_HEADS] * lanes)
 
 
 def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int) -> LanesRead:
@@ -182,11 +177,12 @@ def take_gates(
     """
     if not shares:
         return GatesRead([], None, None)
-    due, values = _of_shares(statements.DUE_GATES, shares, (now_s, max(limit, _OPENED_AT_ONCE)))
-    execute(connection, statements.OPEN_GATES.replace(statements.DUE_GATES, due), values)
+    times, values = _for_shares(shares, (now_s, max(limit, _OPENED_AT_ONCE)))
+    execute(connection, statements.open_gates(times), values)
     taken: list[GateRead] = []
     while wanted := limit - len(taken):
-        rows = fetch(connection, *_of_shares(statements.NEXT_GATES, shares, (wanted,)))
+        times, values = _for_shares(shares, (wanted,))
+        rows = fetch(connection, statements.repeated(statements.NEXT_GATES, times), values)
         rows = sorted(rows, key=itemgetter(_TURN))[:wanted]
         reads = [GateRead(GateRow._make(row[:_TURN]), _line(connection, row[0], -1, lanes)) for row in rows]
         with_lanes = [read for read in reads if read.lanes]
@@ -195,21 +191,16 @@ def take_gates(
         taken += with_lanes
         if len(rows) < wanted:
             break
-    times = fetch(connection, *_of_shares(statements.NEXT_WAKE, shares, ()))
-    return GatesRead(taken, None, min((wakes_s for (wakes_s,) in times if wakes_s is not None), default=None))
+    times, values = _for_shares(shares, ())
+    wakes = fetch(connection, statements.repeated(statements.NEXT_WAKE, times), values)
+    return GatesRead(taken, None, min((wakes_s for (wakes_s,) in wakes if wakes_s is not None), default=None))
 
 
-def _of_shares(each: str, shares: Collection[int], parameters: Values) -> tuple[str, list[Any]]:
-    """The statement for all these shares at once, with its parameters; a power of two, so that there are few texts."""
+def _for_shares(shares: Collection[int], parameters: Values) -> tuple[int, list[Any]]:
+    """How often to repeat a statement to ask for all these shares at once, a power of two, and its parameters then."""
     asked = [*sorted(shares)]
     asked += [_NO_SHARE] * ((1 << (len(asked) - 1).bit_length()) - len(asked))
-    return _united(each, len(asked)), [value for share in asked for value in (share, *parameters)]
-
-
-@lru_cache
-def _united(each: str, shares: int) -> str:
-    one = f"SELECT * FROM ({each}) AS of_share"  # noqa: S608  a text of `statements`
-    return each if shares == 1 else " UNION ALL ".join([one] * shares)
+    return len(asked), [value for share in asked for value in (share, *parameters)]
 
 
 def read_retries(

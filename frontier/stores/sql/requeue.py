@@ -14,7 +14,7 @@ from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import seen_fingerprints
 from anabranch.frontier.stores.contract import EndedRecord, LinkRow
 from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.sql.execution import execute, fetch, write
 from anabranch.frontier.stores.sql.reading import ended_of
 from anabranch.frontier.stores.sql.worker import NUMBER_BITS
 
@@ -24,7 +24,7 @@ PAGES_AT_ONCE = 1000
 
 def reserve_numbers(connection: Connection) -> int:
     """The first of a billion numbers that no worker gives (`worker`, "the epoch is above them")."""
-    ((last,),) = fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
+    ((last,),) = fetch(connection, statements.FACT_FOR_UPDATE, ("epoch",))
     epoch = int(last) + 1
     write(connection, statements.PUT_FACTS, [("epoch", str(epoch))])
     return epoch << NUMBER_BITS

@@ -1,4 +1,4 @@
-"""A crawl in a file of SQLite: how to connect, what its errors mean, its seal and its owner's line.
+"""A crawl in a file of SQLite: how to connect and execute, what its errors mean, its seal and its owner's line.
 
 The file is in WAL mode with `synchronous=FULL`: a commit that has returned is on the disk. It is held with
 `locking_mode=EXCLUSIVE`. So a second opener, in this process or another, is refused at its first statement. The kernel drops
@@ -6,6 +6,10 @@ the lock with the process, however it dies, so nothing is left to clean up. And 
 of a `-shm` file would kill the process with SIGBUS on a full disk. The price: no other program can open the file while a crawl
 runs. It can be copied (`livecopy`) as long as the log is not restarted. Whoever copies holds a shared `flock` on the log, which
 SQLite itself never locks, and the log is restarted later meanwhile.
+
+SQLite's driver releases Python's lock at each step of a statement, and next to a busy thread each time costs up to its
+switch interval (5 ms). So rows are written by statements of many rows, not one by one: 10,000 rows are 42 steps. The
+sizes are powers of two, so that a kind of statement has few texts and the driver keeps all of them prepared.
 """
 
 from __future__ import annotations
@@ -17,14 +21,19 @@ import re
 import resource
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect
+from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from anabranch.dedup.files.durable import size_and_crc, write_file
 from anabranch.dedup.files.locks import folder_turn
@@ -40,10 +49,20 @@ from anabranch.frontier.errors import (
     unwritable,
 )
 from anabranch.frontier.stores.contract import Counters
-from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.execution import driver_of, fetch
+from anabranch.frontier.stores.sql import CRAWL, statements
+from anabranch.frontier.stores.sql.execution import (
+    RUNNER,
+    WITH_VALUES,
+    GivenRows,
+    ManyRows,
+    ServerTime,
+    Statement,
+    Values,
+    driver_of,
+    fetch,
+)
 from anabranch.frontier.stores.sql.reading import recount
-from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, IDENTITY, counters_of, is_shared
+from anabranch.frontier.stores.sql.schema import FORMAT, IDENTITY, counters_of, is_shared
 
 T = TypeVar("T")
 
@@ -55,8 +74,12 @@ BUSY_S = 0.1
 SHARED_BUSY_S = 30.0
 
 _CACHE_KIB = 64 * 1024
-#: Statements that stay prepared: each kind that takes rows has one text per power of two (`statements`).
+#: Statements that stay prepared: each kind that takes rows has one text per power of two.
 _STATEMENTS = 512
+#: SQLite's bound of parameters in one statement (https://www.sqlite.org/limits.html).
+_MAX_PARAMETERS = 32766
+#: Larger statements save little and take long to bind: 1,024 rows of `url` cost three times as much a row.
+_MAX_ROWS = 256
 #: SQLite's default size of a page.
 _PAGE_BYTES = 4096
 #: Pages in the log before they are folded into the file. 64 MiB: a page that changes in many commits is written once, and a
@@ -131,13 +154,26 @@ def connected(path: Path, max_pages: int | None, *, is_shared: bool = False) -> 
         poolclass=NullPool,
         connect_args={"timeout": SHARED_BUSY_S if is_shared else BUSY_S, "cached_statements": _STATEMENTS},
     )
-    event.listen(engine, "connect", _leave_transactions_to_us)
+    event.listen(engine, "connect", _prepare_driver)
     event.listen(engine, "begin", _Transactions(log_of(path)).begin)
     try:
         with engine.connect() as connection:
             # To WAL mode a file goes without waiting for the others' locks: one after the other.
             with folder_turn(path.parent) if is_shared else nullcontext():
                 _prepare(connection, path, max_pages, is_shared=is_shared)
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def reader(copy: Path) -> Iterator[Connection]:
+    """A read-only connection to a file that nobody writes. Raises what `translated` makes."""
+    place = copy.absolute().as_uri()
+    engine = create_engine(f"sqlite:///{place}?mode=ro&immutable=1&uri=true", poolclass=NullPool)
+    event.listen(engine, "connect", _prepare_driver)
+    try:
+        with engine.connect() as connection:
             yield connection
     finally:
         engine.dispose()
@@ -170,8 +206,91 @@ def translated(path: Path, error: Exception) -> FrontierError:
     return caused_by(kind(f"{path}: {meaning}"), error)
 
 
-def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
+def _prepare_driver(driver: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+    """Leave transactions to us."""
     driver.isolation_level = None
+    record.info[RUNNER] = SqliteRunner(driver)
+
+
+#: Where the text of a `ManyRows` gets its rows.
+_ROWS = "/* rows */"
+_DIALECT = dialect(paramstyle="qmark")
+
+
+@compiles(GivenRows, "sqlite")
+def _listed(_element: GivenRows, _compiler: object, **_: object) -> str:
+    return f"(VALUES {_ROWS})"
+
+
+@compiles(ServerTime, "sqlite")
+def _machine_time(_element: ServerTime, _compiler: object, **_: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"  # in milliseconds
+
+
+@lru_cache(maxsize=1024)
+def text_of(statement: Statement) -> str:
+    """Its text. SQLite's transactions exclude each other: no row is locked, so FOR UPDATE is left out."""
+    if isinstance(statement, str):
+        return statement
+    return str(statement.compile(dialect=_DIALECT, compile_kwargs=WITH_VALUES))
+
+
+@lru_cache(maxsize=1024)
+def text_of_rows(statement: ManyRows, rows: int) -> str:
+    """Its text for so many rows."""
+    marks = "(" + ", ".join("?" * len(statement.types)) + ")"
+    return text_of(statement.statement).replace(_ROWS, ", ".join([marks] * rows))
+
+
+class SqliteRunner:
+    """Executes statements on a connection of SQLite."""
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+
+    def execute(self, statement: Statement, parameters: Sequence[Any] = ()) -> int:
+        """Execute one; the result counts the changed rows."""
+        return self._driver.execute(text_of(statement), parameters).rowcount
+
+    def fetch(self, statement: Statement, parameters: Sequence[Any] = ()) -> list[Values]:
+        """All rows of an answer."""
+        return self._driver.execute(text_of(statement), parameters).fetchall()
+
+    def fetch_for(self, statement: ManyRows, rows: Sequence[Values]) -> list[Values]:
+        """All rows of the answers, which come from several statements."""
+        answers: list[Values] = []
+        for text, parameters in _texts(statement, rows):
+            answers += self._driver.execute(text, parameters).fetchall()
+        return answers
+
+    def write(self, statement: ManyRows, rows: Sequence[Values]) -> int:
+        """Execute it for all these rows; the result is the sum over several statements."""
+        execute, texts = self._driver.execute, _texts(statement, rows, pads=statement.may_repeat)
+        return sum([execute(text, parameters).rowcount for text, parameters in texts])
+
+    def stream(self, statement: Statement, most: int) -> Iterator[list[Values]]:
+        """An answer's rows, so many at a time."""
+        cursor = self._driver.execute(text_of(statement))
+        while rows := cursor.fetchmany(most):
+            yield rows
+        cursor.close()
+
+
+def _texts(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
+    """The texts that take all rows, the largest first, with their parameters.
+
+    With `pads` the last row may come several times, which fills a statement: few large steps are better than many.
+    """
+    start = 0
+    size = min(_MAX_ROWS, 1 << (_MAX_PARAMETERS // len(statement.types)).bit_length() - 1)
+    while (left := len(rows) - start) > 0:
+        while size > left:
+            if pads and 4 * left > 3 * size:
+                rows = [*rows, *[rows[-1]] * (size - left)]
+                break
+            size >>= 1
+        yield text_of_rows(statement, size), list(chain.from_iterable(rows[start : start + size]))
+        start += size
 
 
 class _Transactions:
@@ -227,7 +346,7 @@ def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_sh
         driver.execute("PRAGMA locking_mode = EXCLUSIVE")
     driver.execute("BEGIN IMMEDIATE")
     (application,) = driver.execute("PRAGMA application_id").fetchone()
-    (tables,) = driver.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    tables = names_of_tables(driver)
     driver.execute("ROLLBACK")
     if tables and application != APPLICATION_ID:
         raise FormatMismatch(f"{path}: it is a database of another program; name another folder")
@@ -240,6 +359,11 @@ def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_sh
         driver.execute(f"PRAGMA max_page_count = {max_pages:d}")
     if not application:
         driver.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+
+
+def names_of_tables(driver: sqlite3.Connection) -> set[str]:
+    """The names of all tables and indices in the file."""
+    return {name for (name,) in driver.execute("SELECT name FROM sqlite_schema")}
 
 
 def twice(do: Callable[[], T]) -> T:
@@ -330,7 +454,7 @@ def kept_counters(file: Path) -> Counters | None:
 def _facts(file: Path) -> dict[str, str]:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
-            return dict(connection.execute("SELECT name, value FROM crawl"))
+            return dict(SqliteRunner(connection).fetch(statements.FACTS))
     except sqlite3.Error as error:
         raise translated(file, error) from error
 

@@ -1,411 +1,562 @@
-"""The statements: one spelling (`?`, tuples) for SQLite and PostgreSQL. `execution` brings them to the driver."""
+"""The statements: Core expressions for both engines. `execution` compiles them and brings them to the driver.
+
+Parameters are given in the order in which the text has them: that of SET, which is the order of the table's columns, then that
+of WHERE, then LIMIT. A comment names them where this is not plain.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    CompoundSelect,
+    Delete,
+    Select,
+    Table,
+    Update,
+    and_,
+    case,
+    delete,
+    func,
+    join,
+    null,
+    or_,
+    outerjoin,
+    select,
+    true,
+    tuple_,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert  # has ON CONFLICT, which `postgres` takes as well
+
+from anabranch.frontier.records import OutcomeKind
+from anabranch.frontier.stores import sql
+from anabranch.frontier.stores.contract import Counters, GateRow, Standing
+from anabranch.frontier.stores.sql.execution import ManyRows, Parameter, ServerTime, Types, given_rows
+
+url, done, failure, seen, lane = sql.URL.c, sql.DONE.c, sql.FAILURE.c, sql.SEEN.c, sql.LANE.c
+queue, gate, parcel, page = sql.QUEUE.c, sql.GATE.c, sql.PARCEL.c, sql.PAGE.c
+share, worker, link, crawl = sql.SHARE.c, sql.WORKER.c, sql.LINK.c, sql.CRAWL.c
+
+S = TypeVar("S", Select[Any], Update, Delete)
 
 
-class ManyRows(NamedTuple):
-    """A statement that takes rows: `before` (?, ?), (?, ?), … `after`."""
-
-    before: str
-    types: tuple[str, ...]  #: PostgreSQL's names of the columns' types; SQLite needs only their number
-    after: str = ""
-    may_repeat: bool = True  #: a row that is given twice changes nothing more
-    is_plain: bool = False  #: INSERT INTO a table, all its columns and nothing more: COPY can do it
+def _types(columns: Iterable[Column[Any]]) -> Types:
+    return tuple(column.type for column in columns)
 
 
-# ruff: noqa: S608  only constants of this module are put together here
+def _inserting(table: Table, changed: Iterable[str] | None = None) -> ManyRows:
+    """Add rows to a table. A row whose key is there already changes these columns of it; None: it is an error.
+
+    The result counts the rows that were added, and with `changed` those that were changed, too.
+    """
+    types = _types(table.c)
+    # Without WHERE, SQLite takes ON CONFLICT for the condition of a join.
+    statement = insert(table).from_select([*table.c.keys()], select(given_rows(types)).where(true()))
+    if changed is None:
+        return ManyRows(statement, types, may_repeat=False, copied_to=table.name)
+    key, new = [column.name for column in table.primary_key], {name: statement.excluded[name] for name in changed}
+    if not new:
+        return ManyRows(statement.on_conflict_do_nothing(index_elements=key), types)
+    return ManyRows(statement.on_conflict_do_update(index_elements=key, set_=new), types)
 
 
-def _types(names: str) -> tuple[str, ...]:
-    return tuple(names.split())
+def _listed(statement: S, *columns: Column[Any]) -> ManyRows:
+    """Restrict a statement to the rows in which these columns are as one of the given rows has them."""
+    types = _types(columns)
+    asked: ColumnElement[Any] = columns[0] if len(columns) == 1 else tuple_(*columns)
+    return ManyRows(statement.where(asked.in_(select(given_rows(types, "listed")))), types)
 
 
-def _listed(before: str, columns: int = 1) -> ManyRows:
-    return ManyRows(f"{before} IN (SELECT * FROM (VALUES ", ("int8",) * columns, ") AS listed)")
+def _after(*columns: Column[Any]) -> ColumnElement[bool]:
+    """Come after a place in this order."""
+    if len(columns) == 1:
+        return columns[0] > Parameter(columns[0].name)
+    return tuple_(*columns) > tuple_(*[Parameter(column.name) for column in columns])
+
+
+def _limit() -> Parameter:
+    return Parameter("limit")
+
+
+@lru_cache
+def repeated(statement: Select[Any], times: int) -> Select[Any] | CompoundSelect[Any]:
+    """A statement so many times in one, with the parameters of each in turn; their order is not kept.
+
+    Half the price of one by one. Ask for few numbers of times: each is a text of its own.
+    """
+    return statement if times == 1 else union_all(*[select(statement.subquery("asked"))] * times)
 
 
 # Rows of URLs
 
-_ROW = """url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
-       url.payload"""
-
 #: A `Row`, then the URL of `via`. (queue, gate, end of precedences, limit). One seek in the clustered key.
-HEADS = f"""
-SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
-WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
-ORDER BY url.precedence, url.ordinal LIMIT ?
-"""
-
-#: One of several questions for heads in one statement: half the price of one by one.
-EACH_HEADS = f"SELECT * FROM ({HEADS}) AS asked"
+_HEAD = select(sql.URL, done.url).select_from(outerjoin(sql.URL, sql.DONE, done.ordinal == url.via))
+HEADS = (
+    _HEAD.where(url.queue == Parameter("queue"), url.gate == Parameter("gate"), url.precedence < Parameter("end"))
+    .order_by(url.precedence, url.ordinal)
+    .limit(_limit())
+)
 #: The same for all rows after a place.
-QUEUED = f"""
-SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
-WHERE (url.queue, url.gate, url.precedence, url.ordinal) > (?, ?, ?, ?)
-ORDER BY url.queue, url.gate, url.precedence, url.ordinal LIMIT ?
-"""
-RETRIES = f"""
-SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
-"""
-_DONE = "SELECT ordinal, url, key, status, outcome, attempts FROM done"
-ENDED = f"{_DONE} WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+QUEUED = _HEAD.where(_after(*sql.URL.primary_key)).order_by(*sql.URL.primary_key).limit(_limit())
+_WAITING = select(sql.URL).where(url.due_s.is_not(None), _after(url.due_s, url.ordinal))
+RETRIES = _WAITING.order_by(url.due_s, url.ordinal).limit(_limit())
+_DONE = select(done.ordinal, done.url, done.key, done.status, done.outcome, done.attempts)
+ENDED = _DONE.where(_after(done.ordinal)).order_by(done.ordinal).limit(_limit())
 
-INSERT_URL = ManyRows(
-    "INSERT INTO url VALUES ",
-    _types("int8 int8 int8 int8 text bytea text int8 int8 float8 bytea"),
-    may_repeat=False,
-    is_plain=True,
-)
-DELETE_URL = _listed("DELETE FROM url WHERE (queue, gate, precedence, ordinal)", 4)
-INSERT_DONE = ManyRows(
-    "INSERT INTO done VALUES ", _types("int8 text bytea int8 text int8 int8"), may_repeat=False, is_plain=True
-)
-INSERT_FAILURE = ManyRows(
-    "INSERT INTO failure VALUES ", _types("int8 text int8 int8 float8 bytea"), may_repeat=False, is_plain=True
-)
+INSERT_URL = _inserting(sql.URL)
+DELETE_URL = _listed(delete(sql.URL), url.queue, url.gate, url.precedence, url.ordinal)
+INSERT_DONE = _inserting(sql.DONE)
+INSERT_FAILURE = _inserting(sql.FAILURE)
+_has_failed = done.outcome == OutcomeKind.FAILED.value
 #: Those that have failed, whatever the rows given.
-DELETE_FAILED = _listed("DELETE FROM done WHERE outcome = 'failed' AND ordinal")
-DELETE_FAILURES = _listed("DELETE FROM failure WHERE ordinal")
+DELETE_FAILED = _listed(delete(sql.DONE).where(_has_failed), done.ordinal)
+DELETE_FAILURES = _listed(delete(sql.FAILURE), failure.ordinal)
 #: `FailedRecord`s. (ordinal, limit).
-FAILED_AFTER = """
-SELECT done.ordinal, url, key, status, hops, via, precedence, ended_s, payload
-FROM done LEFT JOIN failure ON failure.ordinal = done.ordinal
-WHERE outcome = 'failed' AND done.ordinal > ? ORDER BY done.ordinal LIMIT ?
-"""
-FAILED_BY_STATUS = "SELECT status, count(*) FROM done WHERE outcome = 'failed' GROUP BY status"
-#: Counts only the rows it added: fewer than were given means duplicates.
-ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO NOTHING")
-REPLACE_SEEN = ManyRows(
-    "INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal"
+FAILED_AFTER = (
+    select(
+        *(done.ordinal, done.url, done.key, done.status),
+        *(failure.hops, failure.via, failure.precedence, failure.ended_s, failure.payload),
+    )
+    .select_from(outerjoin(sql.DONE, sql.FAILURE, failure.ordinal == done.ordinal))
+    .where(_has_failed, _after(done.ordinal))
+    .order_by(done.ordinal)
+    .limit(_limit())
 )
+FAILED_BY_STATUS = select(done.status, func.count()).where(_has_failed).group_by(done.status)
+#: Counts only the rows it added: fewer than were given means duplicates.
+ENTER_SEEN = _inserting(sql.SEEN, changed=())
+REPLACE_SEEN = _inserting(sql.SEEN, changed=["ordinal"])
 
 # One URL
 
-SEEN = _listed("SELECT fp, ordinal FROM seen WHERE fp")
-DONE = _listed(f"{_DONE} WHERE ordinal")
-NEXT_PRECEDENCE = "SELECT min(precedence) FROM url WHERE queue = ? AND gate = ? AND precedence > ?"
-URL_AT = "SELECT * FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
-URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
+SEEN = _listed(select(sql.SEEN), seen.fp)
+DONE = _listed(_DONE, done.ordinal)
+_in_lane = and_(url.queue == Parameter("queue"), url.gate == Parameter("gate"))
+NEXT_PRECEDENCE = select(func.min(url.precedence)).where(_in_lane, url.precedence > Parameter("precedence"))
+URL_AT = select(sql.URL).where(_in_lane, url.precedence == Parameter("precedence"), url.ordinal == Parameter("ordinal"))
+URL_ANYWHERE = select(sql.URL).where(url.ordinal == Parameter("ordinal")).limit(1)
 #: No index has the URL, see `reading.of_url`. The latest come first. (URL, limit).
-URL_OF = "SELECT * FROM url WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
-DONE_OF = f"{_DONE} WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
+URL_OF = select(sql.URL).where(url.url == Parameter("url")).order_by(url.ordinal.desc()).limit(_limit())
+DONE_OF = _DONE.where(done.url == Parameter("url")).order_by(done.ordinal.desc()).limit(_limit())
 #: Keys of rows above an ordinal, with their places and in that order.
-QUEUED_KEYS = """
-SELECT key, url, queue, gate, precedence, ordinal FROM url
-WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
-ORDER BY queue, gate, precedence, ordinal LIMIT ?
-"""
+QUEUED_KEYS = (
+    select(url.key, url.url, *sql.URL.primary_key)
+    .where(_after(*sql.URL.primary_key), url.ordinal > Parameter("above"))
+    .order_by(*sql.URL.primary_key)
+    .limit(_limit())
+)
 #: Places and URLs of rows. (pattern, place to continue from, limit).
-PLACES_OF_URLS_LIKE = """
-SELECT queue, gate, precedence, ordinal, url FROM url
-WHERE url LIKE ? AND (queue, gate, precedence, ordinal) > (?, ?, ?, ?)
-ORDER BY queue, gate, precedence, ordinal LIMIT ?
-"""
+PLACES_OF_URLS_LIKE = (
+    select(*sql.URL.primary_key, url.url)
+    .where(url.url.like(Parameter("pattern")), _after(*sql.URL.primary_key))
+    .order_by(*sql.URL.primary_key)
+    .limit(_limit())
+)
 #: (queue, gate, place).
-MOVE_URL = "UPDATE url SET queue = ?, gate = ? WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
-ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+MOVE_URL = (
+    update(sql.URL)
+    .values(queue=Parameter("queue"), gate=Parameter("gate"))
+    .where(and_(*[column == Parameter(column.name) for column in sql.URL.primary_key]))
+)
+ENDED_KEYS = select(done.key, done.url, done.ordinal).where(_after(done.ordinal)).order_by(done.ordinal).limit(_limit())
 
 # Lanes
 
-READ_LANES = _listed("SELECT queue, gate, turn, count, waiting, shelved FROM lane WHERE (queue, gate)", 2)
-PUT_LANES = ManyRows(
-    "INSERT INTO lane VALUES ",
-    ("int8",) * 7,
-    """ ON CONFLICT (queue, gate) DO UPDATE SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting,
-        shelved = excluded.shelved, servable = excluded.servable""",
+READ_LANES = _listed(
+    select(lane.queue, lane.gate, lane.turn, lane.count, lane.waiting, lane.shelved), lane.queue, lane.gate
 )
+PUT_LANES = _inserting(sql.LANE, changed=["turn", "count", "waiting", "shelved", "servable"])
 #: For lanes that exist and keep their place in line: no index is touched.
-COUNT_LANES = ManyRows(
-    "INSERT INTO lane VALUES ",
-    ("int8",) * 7,
-    " ON CONFLICT (queue, gate) DO UPDATE SET count = excluded.count, waiting = excluded.waiting",
-)
-DELETE_LANES = _listed("DELETE FROM lane WHERE (queue, gate)", 2)
+COUNT_LANES = _inserting(sql.LANE, changed=["count", "waiting"])
+DELETE_LANES = _listed(delete(sql.LANE), lane.queue, lane.gate)
+_LANE = select(lane.queue, lane.gate, lane.turn, lane.count, lane.waiting)
 #: A gate's line after a turn. (gate, turn, limit).
-LINE = """
-SELECT queue, gate, turn, count, waiting FROM lane
-WHERE gate = ? AND turn > ? AND servable = 1 ORDER BY turn LIMIT ?
-"""
-LANES_OF_QUEUE = """
-SELECT queue, gate, turn, count, waiting FROM lane WHERE queue = ? AND gate >= ? AND count > 0 ORDER BY gate LIMIT ?
-"""
-ROWS_OF_QUEUE = "SELECT coalesce(sum(count), 0) FROM lane WHERE queue = ?"
+LINE = (
+    _LANE.where(lane.gate == Parameter("gate"), lane.turn > Parameter("turn"), lane.servable == 1)
+    .order_by(lane.turn)
+    .limit(_limit())
+)
+LANES_OF_QUEUE = (
+    _LANE.where(lane.queue == Parameter("queue"), lane.gate >= Parameter("gate"), lane.count > 0)
+    .order_by(lane.gate)
+    .limit(_limit())
+)
+ROWS_OF_QUEUE = select(func.coalesce(func.sum(lane.count), 0)).where(lane.queue == Parameter("queue"))
 #: (standing, standing, queue).
-SHELVE = """
-UPDATE lane SET shelved = ?, servable = CASE WHEN count > waiting AND CAST(? AS BIGINT) = 0 THEN 1 ELSE 0 END
-WHERE queue = ?
-"""
+SHELVE = (
+    update(sql.LANE)
+    .values(
+        shelved=Parameter("standing"),
+        servable=case((and_(lane.count > lane.waiting, Parameter("standing", lane.shelved.type) == 0), 1), else_=0),
+    )
+    .where(lane.queue == Parameter("queue"))
+)
 
 # Queues
 
-_QUEUE = "queue.id, queue.key, standing, precedence, spent, budget, successes, errors"
 #: A `QueueRow`, then rows, waiting rows, lanes that have rows.
-_SUMS = f"""
-SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), count(lane.gate)
-FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
-"""
-QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
-QUEUES_BY_ID = _listed(f"SELECT {_QUEUE} FROM queue WHERE id")
-QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
+_SUMS = (
+    select(
+        sql.QUEUE,
+        func.coalesce(func.sum(lane.count), 0),
+        func.coalesce(func.sum(lane.waiting), 0),
+        func.count(lane.gate),
+    )
+    .select_from(outerjoin(sql.QUEUE, sql.LANE, and_(lane.queue == queue.id, lane.count > 0)))
+    .group_by(queue.id)
+)
+QUEUE = select(sql.QUEUE).where(queue.id == Parameter("id"))
+QUEUES_BY_ID = _listed(select(sql.QUEUE), queue.id)
+QUEUE_FACTS = _SUMS.where(queue.id == Parameter("id"))
+_SUMS_FROM = _SUMS.where(queue.id >= Parameter("first")).order_by(queue.id).limit(_limit())
 #: Those that have rows or are not open. (first id, limit).
-QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
-    ORDER BY queue.id LIMIT ?"""
-OPEN_QUEUES = f"""{_SUMS} WHERE queue.id >= ? AND standing = 0 GROUP BY queue.id HAVING count(lane.gate) > 0
-    ORDER BY queue.id LIMIT ?"""
+QUEUES = _SUMS_FROM.having(or_(queue.standing != 0, func.count(lane.gate) > 0))
+OPEN_QUEUES = _SUMS_FROM.where(queue.standing == 0).having(func.count(lane.gate) > 0)
 #: (standing, first id, limit), for queues that are not open: found by their own index.
-CLOSED_QUEUES = f"""{_SUMS} WHERE standing <> 0 AND standing = ? AND queue.id >= ? GROUP BY queue.id
-    ORDER BY queue.id LIMIT ?"""
-LONGEST = "SELECT queue, sum(count) FROM lane WHERE count > 0 GROUP BY queue ORDER BY 2 DESC, 1 LIMIT ?"
-TALLY = """
-SELECT CASE WHEN standing = 1 THEN 'paused' WHEN standing = 2 THEN 'retired' WHEN ready > 0 THEN 'inactive'
-            WHEN waiting > 0 THEN 'snoozed' ELSE 'empty' END, count(*)
-FROM queue LEFT JOIN (SELECT queue, sum(count - waiting) AS ready, sum(waiting) AS waiting FROM lane GROUP BY queue) AS sums
-     ON sums.queue = queue.id
-GROUP BY 1
-"""
-ANY_CLOSED = "SELECT 1 FROM queue WHERE standing <> 0 LIMIT 1"
-CLOSED = _listed("SELECT id, standing FROM queue WHERE standing <> 0 AND id")
+CLOSED_QUEUES = (
+    _SUMS.where(queue.standing != 0, queue.standing == Parameter("standing"), queue.id >= Parameter("first"))
+    .order_by(queue.id)
+    .limit(_limit())
+)
+_rows = func.sum(lane.count).label("rows")
+LONGEST = (
+    select(lane.queue, _rows)
+    .where(lane.count > 0)
+    .group_by(lane.queue)
+    .order_by(_rows.desc(), lane.queue)
+    .limit(_limit())
+)
+_sums = (
+    select(lane.queue, func.sum(lane.count - lane.waiting).label("ready"), func.sum(lane.waiting).label("waiting"))
+    .group_by(lane.queue)
+    .subquery("sums")
+)
+_states = (
+    select(
+        case(
+            (queue.standing == int(Standing.PAUSED), "paused"),
+            (queue.standing == int(Standing.RETIRED), "retired"),
+            (_sums.c.ready > 0, "inactive"),
+            (_sums.c.waiting > 0, "snoozed"),
+            else_="empty",
+        ).label("state")
+    )
+    .select_from(outerjoin(sql.QUEUE, _sums, _sums.c.queue == queue.id))
+    .subquery("states")
+)
+TALLY = select(_states.c.state, func.count()).group_by(_states.c.state)
+ANY_CLOSED = select(queue.id).where(queue.standing != 0).limit(1)
+CLOSED = _listed(select(queue.id, queue.standing).where(queue.standing != 0), queue.id)
 #: Known ones stay as they are; counts only the rows it added.
-NAME_QUEUES = ManyRows(
-    "INSERT INTO queue VALUES ", _types("int8 text int8 int8 int8 int8 int8 int8"), " ON CONFLICT (id) DO NOTHING"
-)
+NAME_QUEUES = _inserting(sql.QUEUE, changed=())
+_QUEUE_CHANGES = _types((queue.id, queue.precedence, queue.spent, queue.budget, queue.successes, queue.errors))
+_new = given_rows(_QUEUE_CHANGES, "new")
 PUT_QUEUES = ManyRows(
-    """UPDATE queue SET precedence = new.column2, spent = new.column3, budget = CAST(new.column4 AS BIGINT),
-    successes = new.column5, errors = new.column6 FROM (VALUES """,
-    ("int8",) * 6,
-    ") AS new WHERE queue.id = new.column1",
+    update(sql.QUEUE)
+    .values(
+        precedence=_new.c.column2,
+        spent=_new.c.column3,
+        budget=_new.c.column4,
+        successes=_new.c.column5,
+        errors=_new.c.column6,
+    )
+    .where(queue.id == _new.c.column1),
+    _QUEUE_CHANGES,
 )
-STANDING = "SELECT standing FROM queue WHERE id = ?"
-SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
+STANDING = select(queue.standing).where(queue.id == Parameter("id"))
+SET_STANDING = update(sql.QUEUE).values(standing=Parameter("standing")).where(queue.id == Parameter("id"))
 
 # Gates
 
-_GATE_TYPES = _types("int8 text float8 float8 float8 float8 float8 int8 float8 int8 int8 int8 float8 int8")
-_GATE = "id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"
-GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
-GATES_BY_ID = _listed(f"SELECT {_GATE} FROM gate WHERE id")
-NAME_GATES = ManyRows("INSERT INTO gate VALUES ", _GATE_TYPES, " ON CONFLICT (id) DO NOTHING")
-#: The columns after the facts keep their values.
-PUT_GATES = ManyRows(
-    "INSERT INTO gate VALUES ",
-    _GATE_TYPES,
-    """ ON CONFLICT (id) DO UPDATE
-    SET rests_until_s = excluded.rests_until_s, blocked_until_s = excluded.blocked_until_s, spacing_s = excluded.spacing_s,
-        last_rest_s = excluded.last_rest_s, throttle_s = excluded.throttle_s, troubles = excluded.troubles,
-        troubled_s = excluded.troubled_s, slots = excluded.slots""",
-)
+_GATE = select(*[gate[name] for name in GateRow._fields])
+GATE = _GATE.where(gate.id == Parameter("id"))
+GATES_BY_ID = _listed(_GATE, gate.id)
+NAME_GATES = _inserting(sql.GATE, changed=())
+#: The key and the columns after the facts keep their values.
+PUT_GATES = _inserting(sql.GATE, changed=GateRow._fields[2:])
+_TURN_OF_GATE = _types((gate.id, gate.turn))
+_new = given_rows(_TURN_OF_GATE, "new")
 #: The window of a gate that is not held: the smaller turn counts, the time stays.
 WAKE_GATES = ManyRows(
-    "UPDATE gate SET turn = new.column2 FROM (VALUES ",
-    _types("int8 int8"),
-    """) AS new
-    WHERE gate.id = new.column1 AND held = 0 AND (turn IS NULL OR turn > new.column2)""",
+    update(sql.GATE)
+    .values(turn=_new.c.column2)
+    .where(gate.id == _new.c.column1, gate.held == 0, or_(gate.turn.is_(None), gate.turn > _new.c.column2)),
+    _TURN_OF_GATE,
 )
+_LEFT_GATE = _types((gate.id, gate.turn, gate.wakes_s))
+_new = given_rows(_LEFT_GATE, "new")
 LEAVE_GATES = ManyRows(
-    """UPDATE gate SET held = 0, turn = CAST(new.column2 AS BIGINT), wakes_s = CAST(new.column3 AS DOUBLE PRECISION)
-    FROM (VALUES """,
-    _types("int8 int8 float8"),
-    ") AS new WHERE gate.id = new.column1",
+    update(sql.GATE).values(held=0, turn=_new.c.column2, wakes_s=_new.c.column3).where(gate.id == _new.c.column1),
+    _LEFT_GATE,
 )
+_of_share = gate.share == Parameter("share")
+_closed = and_(gate.held == 0, gate.wakes_s.is_not(None), _of_share)
 #: Gates of one share that are closed no longer. (share, now, limit).
-DUE_GATES = """
-SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND share = ? AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
-"""
-#: They join the open ones; so for one share, and around the union of several.
-OPEN_GATES = f"UPDATE gate SET wakes_s = NULL WHERE id IN ({DUE_GATES})"
+DUE_GATES = select(gate.id).where(_closed, gate.wakes_s <= Parameter("now_s")).order_by(gate.wakes_s).limit(_limit())
 #: Gates of one share. (share, limit).
-NEXT_GATES = f"""
-SELECT {_GATE}, turn FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL AND share = ? ORDER BY turn LIMIT ?
-"""
-NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND share = ?"
-BLOCKED_GATES = "SELECT id FROM gate WHERE blocked_until_s > ?"
-HOLD_GATES = _listed("UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id")
-REST_GATES = _listed("UPDATE gate SET turn = NULL WHERE id")
-_FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
+NEXT_GATES = (
+    _GATE.add_columns(gate.turn)
+    .where(gate.held == 0, gate.turn.is_not(None), gate.wakes_s.is_(None), _of_share)
+    .order_by(gate.turn)
+    .limit(_limit())
+)
+NEXT_WAKE = select(func.min(gate.wakes_s)).where(_closed)
+BLOCKED_GATES = select(gate.id).where(gate.blocked_until_s > Parameter("now_s"))
+HOLD_GATES = _listed(update(sql.GATE).values(held=1, turn=null(), wakes_s=null()), gate.id)
+REST_GATES = _listed(update(sql.GATE).values(turn=null()), gate.id)
+_first_turn = (
+    select(func.min(lane.turn)).where(lane.gate == gate.id, lane.servable == 1).correlate(sql.GATE).scalar_subquery()
+)
 #: Gates of one share that an owner held when it ended.
-FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1 AND share = ?"
+FREE_HELD = update(sql.GATE).values(held=0, turn=_first_turn, wakes_s=null()).where(gate.held == 1, _of_share)
 #: Gates at which a queue can be served again.
-WAKE_GATES_OF_QUEUE = f"""
-UPDATE gate SET turn = ({_FIRST_TURN})
-WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1)
-      AND (turn IS NULL OR turn > ({_FIRST_TURN}))
-"""
+WAKE_GATES_OF_QUEUE = (
+    update(sql.GATE)
+    .values(turn=_first_turn)
+    .where(
+        gate.held == 0,
+        gate.id.in_(select(lane.gate).where(lane.queue == Parameter("queue"), lane.servable == 1)),
+        or_(gate.turn.is_(None), gate.turn > _first_turn),
+    )
+)
+
+
+@lru_cache
+def open_gates(shares: int) -> Update:
+    """Have the `DUE_GATES` of so many shares join the open ones."""
+    return update(sql.GATE).values(wakes_s=null()).where(gate.id.in_(repeated(DUE_GATES, shares)))
+
 
 # Links on their way between the shares of a job, and pages of other shares, as earlier versions kept them
 
-#: (share, number).
 #: (share, number, limit).
-PARCELS = "SELECT share, number, content FROM parcel WHERE (share, number) > (?, ?) ORDER BY share, number LIMIT ?"
-PAGES = _listed("SELECT ordinal, url FROM page WHERE ordinal")
-
-# Shares and their workers. SERVER_TIME stands for the server's clock: on one machine, for the machine's
-
-SERVER_TIME = "SELECT SERVER_TIME"
-ADD_SHARES = (
-    "ALTER TABLE gate ADD COLUMN share BIGINT NOT NULL DEFAULT 0",
-    "DROP INDEX gate_held",
-    "DROP INDEX gate_turn",
-    "DROP INDEX gate_wakes",
+PARCELS = (
+    select(sql.PARCEL).where(_after(parcel.share, parcel.number)).order_by(parcel.share, parcel.number).limit(_limit())
 )
-ADD_ENDER = "ALTER TABLE done ADD COLUMN worker BIGINT NOT NULL DEFAULT 0"
-ADD_RETRIED = "ALTER TABLE worker ADD COLUMN retried BIGINT NOT NULL DEFAULT 0"
-INSERT_SHARE = ManyRows("INSERT INTO share VALUES ", _types("int8 int8 int8 float8"), may_repeat=False)
+PAGES = _listed(select(sql.PAGE), page.ordinal)
+
+# Shares and their workers. By the server's clock: on one machine, the machine's
+
+SERVER_TIME = select(ServerTime())
+INSERT_SHARE = _inserting(sql.SHARE)
+_of_epoch = worker.epoch == Parameter("epoch")
+_lives = worker.until_s > 0
+_is_late = worker.until_s < ServerTime()
 #: (epoch, name, token, session, time to live).
-JOIN = """
-INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-"""
+JOIN = insert(sql.WORKER).values(
+    {
+        **{name: Parameter(name) for name in ("epoch", "name", "token", "session")},
+        "joined_s": ServerTime(),
+        "until_s": ServerTime() + Parameter("ttl_s"),
+        "mark": "",
+        **dict.fromkeys(("batch", *Counters._fields), 0),
+    }
+)
 #: (time to live, epoch, end of the lease as the worker left it). The lease of all shares of a worker, and the fence of its
 #: commits: it changes nothing if another worker has ended the lease, or if the row is older than the worker's last commit.
-RENEW = "UPDATE worker SET until_s = SERVER_TIME + ? WHERE epoch = ? AND until_s > 0 AND until_s = ? RETURNING until_s"
-LEASE = "SELECT until_s FROM worker WHERE epoch = ?"
+RENEW = (
+    update(sql.WORKER)
+    .values(until_s=ServerTime() + Parameter("ttl_s"))
+    .where(_of_epoch, _lives, worker.until_s == Parameter("until_s"))
+    .returning(worker.until_s)
+)
+LEASE = select(worker.until_s).where(_of_epoch)
 #: Each time that a worker has joined, with the number of its last batch.
-JOININGS = "SELECT epoch, joined_s, batch FROM worker ORDER BY epoch"
-PUT_SESSION = "UPDATE worker SET session = ? WHERE epoch = ?"
+JOININGS = select(worker.epoch, worker.joined_s, worker.batch).order_by(worker.epoch)
+PUT_SESSION = update(sql.WORKER).values(session=Parameter("session")).where(_of_epoch)
 #: (batch, last_ordinal … retried, epoch).
-PUT_COUNTERS = """
-UPDATE worker SET batch = ?, last_ordinal = ?, queued = ?, done = ?, failed = ?, disregarded = ?, retired = ?, paused = ?,
-    waiting = ?, queues = ?, retried = ? WHERE epoch = ?
-"""
-PUT_MARK = "UPDATE worker SET mark = ? WHERE epoch = ?"
-MARK = "SELECT mark FROM worker WHERE epoch = ?"
+PUT_COUNTERS = (
+    update(sql.WORKER).values({name: Parameter(name) for name in ("batch", *Counters._fields)}).where(_of_epoch)
+)
+PUT_MARK = update(sql.WORKER).values(mark=Parameter("mark")).where(_of_epoch)
+MARK = select(worker.mark).where(_of_epoch)
 #: Workers that have not left, by epoch: whether their time is up.
-LIVE_WORKERS = "SELECT epoch, name, token, session, until_s < SERVER_TIME FROM worker WHERE until_s > 0 ORDER BY epoch"
-#: (epoch).
-END_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0"
-#: The same, only if its time is up.
-BURY_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0 AND until_s < SERVER_TIME"
-#: The same of all whose time is up, and before it of their shares.
-BURY_LATE_WORKERS = "UPDATE worker SET until_s = 0 WHERE until_s > 0 AND until_s < SERVER_TIME"
-FREE_LATE_SHARES = """
-UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME
-WHERE epoch IN (SELECT epoch FROM worker WHERE until_s > 0 AND until_s < SERVER_TIME FOR UPDATE)
-"""
-FREE_LIVE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch IS NOT NULL"
-BURY_WORKERS = "UPDATE worker SET until_s = 0 WHERE until_s > 0"
-#: Of a worker that died: its fetches may have lasted until now. (epoch).
-FREE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch = ?"
+LIVE_WORKERS = (
+    select(worker.epoch, worker.name, worker.token, worker.session, _is_late).where(_lives).order_by(worker.epoch)
+)
+#: All that have not left; those whose time is up; (epoch): one of either.
+BURY_WORKERS = update(sql.WORKER).values(until_s=0).where(_lives)
+BURY_LATE_WORKERS = BURY_WORKERS.where(_is_late)
+END_WORKER = BURY_WORKERS.where(_of_epoch)
+BURY_WORKER = END_WORKER.where(_is_late)
+_FREE = update(sql.SHARE).values(epoch=null(), leaving=0)
+#: Shares of a worker that died: its fetches may have lasted until now.
+_FREE_OF_DEAD = _FREE.values(died_s=ServerTime())
+#: Before `BURY_LATE_WORKERS`.
+FREE_LATE_SHARES = _FREE_OF_DEAD.where(share.epoch.in_(select(worker.epoch).where(_lives, _is_late).with_for_update()))
+FREE_LIVE_SHARES = _FREE_OF_DEAD.where(share.epoch.is_not(None))
+_held = share.epoch == Parameter("epoch")
+FREE_SHARES = _FREE_OF_DEAD.where(_held)
 #: Of one that leaves in order.
-GIVE_UP_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = 0 WHERE epoch = ?"
-HELD_SHARES = "SELECT id, leaving, died_s FROM share WHERE epoch = ? ORDER BY id"
-#: (limit).
-UNHELD_SHARES = "SELECT id FROM share WHERE epoch IS NULL ORDER BY id LIMIT ?"
+GIVE_UP_SHARES = _FREE.values(died_s=0).where(_held)
+HELD_SHARES = select(share.id, share.leaving, share.died_s).where(_held).order_by(share.id)
+UNHELD_SHARES = select(share.id).where(share.epoch.is_(None)).order_by(share.id).limit(_limit())
+_this = share.id == Parameter("share")
 #: (epoch, share).
-CLAIM_SHARE = "UPDATE share SET epoch = ?, leaving = 0 WHERE id = ? AND epoch IS NULL"
+CLAIM_SHARE = update(sql.SHARE).values(epoch=Parameter("epoch"), leaving=0).where(_this, share.epoch.is_(None))
 #: (share, epoch).
-LEAVE_SHARE = "UPDATE share SET leaving = 1 WHERE id = ? AND epoch = ?"
+LEAVE_SHARE = update(sql.SHARE).values(leaving=1).where(_this, _held)
 #: Given back in order. (share, epoch).
-RELEASE_SHARE = "UPDATE share SET epoch = NULL, leaving = 0, died_s = 0 WHERE id = ? AND epoch = ? AND leaving = 1"
+RELEASE_SHARE = _FREE.values(died_s=0).where(_this, _held, share.leaving == 1)
 #: Rows of shares by the standing of their queues: (standing, rows, waiting ones).
-ROWS_OF_SHARES = ManyRows(
-    """SELECT shelved, sum(count), sum(waiting) FROM lane JOIN gate ON gate.id = lane.gate
-    WHERE share IN (SELECT * FROM (VALUES """,
-    ("int8",),
-    ") AS listed) GROUP BY shelved",
+ROWS_OF_SHARES = _listed(
+    select(lane.shelved, func.sum(lane.count), func.sum(lane.waiting))
+    .select_from(join(sql.LANE, sql.GATE, gate.id == lane.gate))
+    .group_by(lane.shelved),
+    gate.share,
 )
-INSERT_LINK = ManyRows(
-    "INSERT INTO link VALUES ", _types("int8 int8 text bytea text int8 int8 bytea"), may_repeat=False, is_plain=True
-)
-DELETE_LINKS = _listed("DELETE FROM link WHERE ordinal")
-LINKS = _listed("SELECT * FROM link WHERE share")
+INSERT_LINK = _inserting(sql.LINK)
+DELETE_LINKS = _listed(delete(sql.LINK), link.ordinal)
+#: Links that are read at a time.
+LINKS_AT_ONCE = 2000
+LINKS = _listed(select(sql.LINK).order_by(link.ordinal).limit(LINKS_AT_ONCE), link.share)
+ALL_LINKS = select(sql.LINK)
+LINK_AT = ALL_LINKS.where(link.ordinal == Parameter("ordinal"))
 #: All of the job in one statement, so as of one moment.
-JOB_COUNTS = """
-SELECT coalesce(max(last_ordinal), 0), coalesce(sum(queued), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
-       coalesce(sum(disregarded), 0), coalesce(sum(retired), 0), coalesce(sum(paused), 0), coalesce(sum(waiting), 0),
-       coalesce(sum(queues), 0), coalesce(sum(retried), 0), (SELECT count(*) FROM link) FROM worker
-"""
-WORKER_COUNTERS = """
-SELECT last_ordinal, queued, done, failed, disregarded, retired, paused, waiting, queues, retried FROM worker
-WHERE epoch = ?
-"""
-WORKERS = """
-SELECT worker.epoch, name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch), until_s - SERVER_TIME
-FROM worker WHERE until_s > 0 ORDER BY worker.epoch
-"""
-ALL_LINKS = "SELECT * FROM link"
-LINK_AT = "SELECT * FROM link WHERE ordinal = ?"
+JOB_COUNTS = select(
+    func.coalesce(func.max(worker.last_ordinal), 0),
+    *[func.coalesce(func.sum(worker[name]), 0) for name in Counters._fields[1:]],
+    select(func.count()).select_from(sql.LINK).scalar_subquery(),
+)
+WORKER_COUNTERS = select(*[worker[name] for name in Counters._fields]).where(_of_epoch)
+WORKERS = (
+    select(
+        worker.epoch,
+        worker.name,
+        select(func.count()).where(share.epoch == worker.epoch).correlate(sql.WORKER).scalar_subquery(),
+        worker.until_s - ServerTime(),
+    )
+    .where(_lives)
+    .order_by(worker.epoch)
+)
 #: Waiting rows of the shares of one worker. (epoch, due, ordinal, limit).
-RETRIES_OF_SHARES = f"""
-SELECT {_ROW} FROM url JOIN gate ON gate.id = url.gate JOIN share ON share.id = gate.share
-WHERE share.epoch = ? AND share.leaving = 0 AND due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
-"""
+RETRIES_OF_SHARES = (
+    select(sql.URL)
+    .select_from(join(join(sql.URL, sql.GATE, gate.id == url.gate), sql.SHARE, share.id == gate.share))
+    .where(_held, share.leaving == 0, url.due_s.is_not(None), _after(url.due_s, url.ordinal))
+    .order_by(url.due_s, url.ordinal)
+    .limit(_limit())
+)
 
 #: Pages that are fetched, by a worker, above an ordinal. (worker, ordinal, limit).
-PAGES_OF_WORKER = f"{_DONE} WHERE worker = ? AND ordinal > ? AND outcome = 'done' ORDER BY ordinal LIMIT ?"
-DELETE_DONE = _listed("DELETE FROM done WHERE ordinal")
+PAGES_OF_WORKER = (
+    _DONE.where(done.worker == Parameter("worker"), _after(done.ordinal), done.outcome == OutcomeKind.DONE.value)
+    .order_by(done.ordinal)
+    .limit(_limit())
+)
+DELETE_DONE = _listed(delete(sql.DONE), done.ordinal)
 #: (pages, epoch).
-UNCOUNT_DONE = "UPDATE worker SET done = done - ? WHERE epoch = ?"
-EPOCHS_OF = "SELECT epoch, until_s > SERVER_TIME FROM worker WHERE name = ? ORDER BY epoch"
+UNCOUNT_DONE = update(sql.WORKER).values(done=worker.done - Parameter("pages")).where(_of_epoch)
+EPOCHS_OF = (
+    select(worker.epoch, worker.until_s > ServerTime()).where(worker.name == Parameter("name")).order_by(worker.epoch)
+)
 
 # The whole
 
-FACTS = "SELECT name, value FROM crawl"
-FACT = "SELECT value FROM crawl WHERE name = ?"
-PUT_FACTS = ManyRows(
-    "INSERT INTO crawl VALUES ", _types("text text"), " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-)
+FACTS = select(sql.CRAWL)
+FACT = select(crawl.value).where(crawl.name == Parameter("name"))
+#: Locked until the transaction ends, where transactions do not exclude each other.
+FACT_FOR_UPDATE = FACT.with_for_update()
+FACT_FOR_SHARE = FACT.with_for_update(read=True)
+PUT_FACTS = _inserting(sql.CRAWL, changed=["value"])
 
-#: A clock that went back: every time by so many seconds earlier.
-MOVE_GATES = """
-UPDATE gate SET rests_until_s = CASE WHEN rests_until_s > 0 THEN rests_until_s - ? ELSE 0 END,
-    blocked_until_s = CASE WHEN blocked_until_s > 0 THEN blocked_until_s - ? ELSE 0 END,
-    troubled_s = CASE WHEN troubled_s > 0 THEN troubled_s - ? ELSE 0 END, wakes_s = wakes_s - ?
-WHERE rests_until_s > 0 OR blocked_until_s > 0 OR troubled_s > 0 OR wakes_s IS NOT NULL
-"""
-MOVE_RETRIES = "UPDATE url SET due_s = due_s - ? WHERE due_s IS NOT NULL"
+#: A clock that went back: every time by so many seconds earlier. (seconds, four times).
+MOVE_GATES = (
+    update(sql.GATE)
+    .values(
+        {
+            **{
+                column.name: case((column > 0, column - Parameter("back_s")), else_=0)
+                for column in (gate.rests_until_s, gate.blocked_until_s, gate.troubled_s)
+            },
+            "wakes_s": gate.wakes_s - Parameter("back_s"),
+        }
+    )
+    .where(or_(gate.rests_until_s > 0, gate.blocked_until_s > 0, gate.troubled_s > 0, gate.wakes_s.is_not(None)))
+)
+MOVE_RETRIES = update(sql.URL).values(due_s=url.due_s - Parameter("back_s")).where(url.due_s.is_not(None))
 
 # For checks
 
-COUNT_URLS = """
-SELECT count(*), max(ordinal), coalesce(sum(CASE WHEN precedence >= ? THEN 1 ELSE 0 END), 0) FROM url
-"""
-COUNT_DONE = "SELECT outcome, count(*), max(ordinal) FROM done GROUP BY outcome"
-COUNT_SEEN = "SELECT count(*) FROM seen"
-COUNT_QUEUES = "SELECT count(*) FROM queue"
-SUM_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
-COUNT_CLOSED = """
-SELECT standing, sum(count) FROM queue JOIN lane ON lane.queue = queue.id WHERE standing <> 0 GROUP BY standing
-"""
+
+def _waiting_rows() -> ColumnElement[int]:
+    """Count the rows of `url` from a precedence on."""
+    return func.coalesce(func.sum(case((url.precedence >= Parameter("waiting"), 1), else_=0)), 0)
+
+
+COUNT_URLS = select(func.count(), func.max(url.ordinal), _waiting_rows())
+COUNT_DONE = select(done.outcome, func.count(), func.max(done.ordinal)).group_by(done.outcome)
+COUNT_SEEN = select(func.count()).select_from(sql.SEEN)
+COUNT_QUEUES = select(func.count()).select_from(sql.QUEUE)
+SUM_LANES = select(func.coalesce(func.sum(lane.count), 0))
+COUNT_CLOSED = (
+    select(queue.standing, func.sum(lane.count))
+    .select_from(join(sql.QUEUE, sql.LANE, lane.queue == queue.id))
+    .where(queue.standing != 0)
+    .group_by(queue.standing)
+)
+_counted = (
+    select(
+        *(lane.queue, lane.gate, lane.count, lane.waiting),
+        func.count(url.ordinal).label("held"),
+        _waiting_rows().label("held_waiting"),
+    )
+    .select_from(outerjoin(sql.LANE, sql.URL, and_(url.queue == lane.queue, url.gate == lane.gate)))
+    .group_by(lane.queue, lane.gate, lane.count, lane.waiting)
+    .subquery("counted")
+)
 #: A lane with a wrong count. (first precedence of rows that wait).
-WRONG_LANE = """
-SELECT queue, gate, count, waiting, held, held_waiting FROM (
-    SELECT lane.queue, lane.gate, lane.count, lane.waiting, count(url.ordinal) AS held,
-           coalesce(sum(CASE WHEN url.precedence >= ? THEN 1 ELSE 0 END), 0) AS held_waiting
-    FROM lane LEFT JOIN url ON url.queue = lane.queue AND url.gate = lane.gate
-    GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
-) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
-"""
+WRONG_LANE = (
+    select(_counted)
+    .where(or_(_counted.c.held != _counted.c.count, _counted.c.held_waiting != _counted.c.waiting))
+    .limit(1)
+)
 #: A lane that is in line and should not be, or the other way round.
-WRONG_LINE = """
-SELECT queue, gate, servable FROM lane
-WHERE servable <> CASE WHEN count > waiting AND shelved = 0 THEN 1 ELSE 0 END LIMIT 1
-"""
+WRONG_LINE = (
+    select(lane.queue, lane.gate, lane.servable)
+    .where(lane.servable != case((and_(lane.count > lane.waiting, lane.shelved == 0), 1), else_=0))
+    .limit(1)
+)
+_standing = func.coalesce(queue.standing, 0)
 #: A lane with another standing than its queue.
-WRONG_SHELF = """
-SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
-WHERE shelved <> coalesce(standing, 0) LIMIT 1
-"""
+WRONG_SHELF = (
+    select(lane.queue, lane.gate, lane.shelved, _standing)
+    .select_from(outerjoin(sql.LANE, sql.QUEUE, queue.id == lane.queue))
+    .where(lane.shelved != _standing)
+    .limit(1)
+)
 
 # For tables of all queues and gates (`browse`)
 
 _UNSET = -(1 << 31)  # of a number that goes by the order
-BROWSED_QUEUES = f"""
-SELECT id, key, standing, precedence, spent, coalesce(budget, {_UNSET}), successes, errors FROM queue ORDER BY id
-"""
-BROWSED_GATES = f"""
-SELECT id, key, blocked_until_s, rests_until_s, spacing_s, throttle_s, troubles, coalesce(slots, {_UNSET}), held FROM gate
-ORDER BY id
-"""
-BROWSED_LANES = "SELECT queue, gate, count, waiting, servable FROM lane"
-_BROWSED_LANE = """
-SELECT lane.turn, lane.queue, lane.gate, queue.key, gate.key FROM lane
-JOIN queue ON queue.id = lane.queue JOIN gate ON gate.id = lane.gate
-"""
+BROWSED_QUEUES = select(
+    *(queue.id, queue.key, queue.standing, queue.precedence, queue.spent, func.coalesce(queue.budget, _UNSET)),
+    *(queue.successes, queue.errors),
+).order_by(queue.id)
+BROWSED_GATES = select(
+    *(gate.id, gate.key, gate.blocked_until_s, gate.rests_until_s, gate.spacing_s, gate.throttle_s, gate.troubles),
+    *(func.coalesce(gate.slots, _UNSET), gate.held),
+).order_by(gate.id)
+BROWSED_LANES = select(lane.queue, lane.gate, lane.count, lane.waiting, lane.servable)
+_BROWSED_LANE = (
+    select(lane.turn, lane.queue, lane.gate, queue.key, gate.key)
+    .select_from(join(join(sql.LANE, sql.QUEUE, queue.id == lane.queue), sql.GATE, gate.id == lane.gate))
+    .order_by(lane.turn)
+    .limit(_limit())
+)
 #: (queue, limit), (gate, limit).
-LANES_TO_BROWSE_OF_QUEUE = f"{_BROWSED_LANE} WHERE lane.queue = ? AND count > 0 ORDER BY lane.turn LIMIT ?"
-LANES_TO_BROWSE_OF_GATE = f"{_BROWSED_LANE} WHERE lane.gate = ? AND servable = 1 ORDER BY lane.turn LIMIT ?"
+LANES_TO_BROWSE_OF_QUEUE = _BROWSED_LANE.where(lane.queue == Parameter("queue"), lane.count > 0)
+LANES_TO_BROWSE_OF_GATE = _BROWSED_LANE.where(lane.gate == Parameter("gate"), lane.servable == 1)
 #: (queue, gate, limit).
-URLS_TO_BROWSE = """
-SELECT url, precedence, ordinal, attempts, due_s FROM url WHERE queue = ? AND gate = ? ORDER BY precedence, ordinal LIMIT ?
-"""
+URLS_TO_BROWSE = (
+    select(url.url, url.precedence, url.ordinal, url.attempts, url.due_s)
+    .where(_in_lane)
+    .order_by(url.precedence, url.ordinal)
+    .limit(_limit())
+)

@@ -40,7 +40,7 @@ from anabranch.frontier.stores.contract import (
     WorkerFacts,
 )
 from anabranch.frontier.stores.sql import schema, statements
-from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_for, fetch_locked, write
+from anabranch.frontier.stores.sql.execution import Statement, execute, fetch, fetch_for, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Question, job_counts
 
@@ -48,8 +48,6 @@ from anabranch.frontier.stores.sql.reading import Question, job_counts
 NUMBER_BITS = 30
 #: How often a worker with nothing else to do looks for links, unless its identity says otherwise.
 POLL_S = 0.05
-#: Links that are read at a time.
-LINKS_AT_ONCE = 2000
 #: What a fetch may take from its lease to its first byte, at most; a fifth of a short lease.
 MARGIN_S = 0.5
 #: How often a worker renews and looks at its part: this often in its lease's time, and at least each `look_s`.
@@ -189,7 +187,7 @@ class ShareWorker:
         )
         with connection.begin():
             began_s = self._clock()
-            ((last,),) = fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
+            ((last,),) = fetch(connection, statements.FACT_FOR_UPDATE, ("epoch",))
             self._retire_namesake(connection, place)
             self.epoch = int(last) + 1
             write(connection, statements.PUT_FACTS, [("epoch", str(self.epoch))])
@@ -317,7 +315,7 @@ class ShareWorker:
                 )
             self._end(connection, epoch, session, statements.END_WORKER)
 
-    def _end(self, connection: Connection, epoch: int, session: str, statement: str) -> bool:
+    def _end(self, connection: Connection, epoch: int, session: str, statement: Statement) -> bool:
         """Take a worker's lease away, and free its shares. Its session is ended first: it may be stuck in a transaction."""
         self._end_session(connection, session)
         if not execute(connection, statement, (epoch,)):
@@ -384,7 +382,7 @@ class ShareWorker:
 
     def _read_links(self, connection: Connection) -> list[LinkRow]:
         shares = [(share,) for share in sorted(self._held.serving)]
-        return list(map(LinkRow._make, fetch_for(connection, _LINKS, shares)))
+        return list(map(LinkRow._make, fetch_for(connection, statements.LINKS, shares)))
 
     # After its commit
 
@@ -432,9 +430,6 @@ def end_all_workers(connection: Connection) -> None:
     """
     execute(connection, statements.FREE_LIVE_SHARES)
     execute(connection, statements.BURY_WORKERS)
-
-
-_LINKS = statements.LINKS._replace(after=f") AS listed) ORDER BY ordinal LIMIT {LINKS_AT_ONCE}")
 
 
 def _then(

@@ -33,7 +33,7 @@ from anabranch.frontier.stores.contract import (
     in_one_share,
 )
 from anabranch.frontier.stores.sql import schema, statements
-from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.sql.execution import execute, fetch, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes, LaneChanges
 from anabranch.frontier.stores.sql.reading import NO_WINDOW, Question, gate_values, seen_ordinals
 
@@ -148,7 +148,7 @@ class SoleOwner:
 
         An owner that takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
         """
-        ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
+        ((stored,),) = fetch(connection, statements.FACT_FOR_SHARE, ("epoch",))
         if int(stored) < self._epoch:
             raise StoreSetBack(f"the database is at opening {stored}, and this one is {self._epoch}: it was set back")
         if int(stored) != self._epoch:
