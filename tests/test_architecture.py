@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,6 +176,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),  # the type of aiohttp's URLs, and of Crawlee's
 }
 
+#: What is written for one engine of the Frontier's store, SQL texts included, is in these files: one for each engine.
+ENGINES = ("frontier/stores/sql/sqlite.py", "frontier/stores/sql/postgres.py")
+#: What else takes something of an engine from SQLAlchemy: INSERT with ON CONFLICT, which both engines understand.
+OF_AN_ENGINE = {"frontier/stores/sql/statements.py": {"insert"}}
+_SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\s")
+
 #: Names under which things without a home gather: a helper lives with its user.
 HOMELESS = {"common", "helpers", "misc", "util", "utils"}
 
@@ -319,6 +326,27 @@ def import_graph(files: list[Source]) -> dict[str, set[str]]:
             if found.at_run_time and target in modules:
                 graph[file.module].add(target)
     return graph
+
+
+def beside_the_engines(files: list[Source]) -> list[str]:
+    """Texts of SQL, and questions which engine it is, that are not in the files of the engines."""
+    breaches = []
+    for file in files:
+        if not file.path.startswith("frontier/") or file.path in ENGINES:
+            continue
+        taken = OF_AN_ENGINE.get(file.path, set())
+        breaches += [
+            f"{file.path}:{found.line} imports {found.module}"
+            for found in imports(file)
+            if found.module.startswith("sqlalchemy.dialects") and found.name not in taken
+        ]
+        for node in walk(file.tree):
+            match node:
+                case ast.Attribute(attr="dialect"):
+                    breaches.append(f"{file.path}:{node.lineno} asks for the engine")
+                case ast.Constant(value=str(text)) if _SQL.match(text):
+                    breaches.append(f"{file.path}:{node.lineno} has a statement as text: {text.strip()[:30]}")
+    return breaches
 
 
 def bad_habits(files: list[Source]) -> list[str]:
@@ -473,6 +501,38 @@ def test_a_library_in_its_place_is_allowed() -> None:
         "crawler/cli/crawl.py", "import json\nimport typer\nfrom anabranch.crawler.urls.parsing import Urls"
     )
     assert misplaced_libraries([command, source("crawler/report/progress_log.py", "import rich")]) == []
+
+
+def test_sql_is_written_once_for_both_engines(rooms: list[Source]) -> None:
+    """Statements of the Frontier are expressions of SQLAlchemy Core; what differs is in one file an engine."""
+    assert_none(beside_the_engines(rooms))
+
+
+@each_row(
+    ("path", "text"),
+    [
+        ("frontier/stores/sql/reading.py", "def f(connection):\n    return connection.dialect.name == 'sqlite'"),
+        ("frontier/stores/sql/work.py", "from sqlalchemy.dialects import postgresql"),
+        ("frontier/stores/sql/statements.py", "from sqlalchemy.dialects.sqlite import dialect"),
+        ("frontier/stores/sql/schema.py", "FACTS = 'SELECT name FROM crawl'"),
+        ("frontier/stores/sql/schema.py", "FACTS = f'\\nDELETE FROM {TABLE}'"),
+        ("frontier/hosts/scrapy/payloads.py", "def f(c):\n    c.execute('UPDATE url SET payload = ?')"),
+    ],
+)
+def test_sql_beside_the_engines_is_found(path: str, text: str) -> None:
+    """A text of SQL, a question for the engine, and what SQLAlchemy has for one engine alone are breaches."""
+    assert len(beside_the_engines([source(path, text)])) == 1
+
+
+def test_sql_of_an_engine_is_allowed_in_its_file() -> None:
+    """Catalogues and settings differ; other rooms have rules of their own, and a sentence is no statement."""
+    files = [
+        source("frontier/stores/sql/postgres.py", "SESSION = 'SELECT pid FROM pg_stat_activity'"),
+        source("frontier/stores/sql/statements.py", "from sqlalchemy.dialects.sqlite import insert"),
+        source("frontier/stores/sql/work.py", "'Selects batches.'\nNAME = 'UPDATE'"),
+        source("crawler/cluster/totals.py", "GONE = 'SELECT worker FROM job_counted'"),
+    ]
+    assert beside_the_engines(files) == []
 
 
 def test_no_module_imports_itself_by_a_detour(rooms: list[Source]) -> None:

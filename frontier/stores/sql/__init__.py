@@ -1,4 +1,4 @@
-"""The store in SQL, for SQLite and PostgreSQL: its tables. Only this package imports SQLAlchemy.
+"""The store in SQL, for SQLite and PostgreSQL, and its tables.
 
 `store` is the store and its thread, `work` one transaction at a time, `writing` and `lanes` the changes, `reading` the answers,
 `statements` what is asked of the tables, `schema` their opening; `execution` brings statements to the driver, and `sqlite` and

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import BindParameter, ClauseElement, Connection, Double, TableValuedAlias, column
+from sqlalchemy import BindParameter, ClauseElement, Connection, Double, Select, TableValuedAlias, column
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -70,6 +70,15 @@ def given_rows(types: Types, name: str = "given") -> TableValuedAlias:
     """Return them under a name that no table has."""
     columns: list[Any] = [column(f"column{number}", type_) for number, type_ in enumerate(types, 1)]
     return GivenRows(types).table_valued(*columns, name=name)
+
+
+class AllRows(Select[Any]):
+    """The `GivenRows` of these types in their order, for INSERT; an engine may have a shorter way than to select them."""
+
+    inherit_cache = False
+
+    def __init__(self, types: Types) -> None:
+        super().__init__(given_rows(types))
 
 
 class ManyRows(NamedTuple):

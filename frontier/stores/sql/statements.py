@@ -27,7 +27,6 @@ from sqlalchemy import (
     or_,
     outerjoin,
     select,
-    true,
     tuple_,
     union_all,
     update,
@@ -37,7 +36,7 @@ from sqlalchemy.dialects.sqlite import insert  # has ON CONFLICT, which `postgre
 from anabranch.frontier.records import OutcomeKind
 from anabranch.frontier.stores import sql
 from anabranch.frontier.stores.contract import Counters, GateRow, Standing
-from anabranch.frontier.stores.sql.execution import ManyRows, Parameter, ServerTime, Types, given_rows
+from anabranch.frontier.stores.sql.execution import AllRows, ManyRows, Parameter, ServerTime, Types, given_rows
 
 url, done, failure, seen, lane = sql.URL.c, sql.DONE.c, sql.FAILURE.c, sql.SEEN.c, sql.LANE.c
 queue, gate, parcel, page = sql.QUEUE.c, sql.GATE.c, sql.PARCEL.c, sql.PAGE.c
@@ -56,8 +55,7 @@ def _inserting(table: Table, changed: Iterable[str] | None = None) -> ManyRows:
     The result counts the rows that were added, and with `changed` those that were changed, too.
     """
     types = _types(table.c)
-    # Without WHERE, SQLite takes ON CONFLICT for the condition of a join.
-    statement = insert(table).from_select([*table.c.keys()], select(given_rows(types)).where(true()))
+    statement = insert(table).from_select([*table.c.keys()], AllRows(types))
     if changed is None:
         return ManyRows(statement, types, may_repeat=False, copied_to=table.name)
     key, new = [column.name for column in table.primary_key], {name: statement.excluded[name] for name in changed}

@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import ClauseElement, Column, Connection, Integer, MetaData, String, Table, insert, select, true
+from sqlalchemy import ClauseElement, Column, Connection, Integer, MetaData, String, Table, insert, select
 from sqlalchemy.dialects import sqlite as sqlalchemys
 
-from anabranch.frontier.stores.sql import sqlite, statements
-from anabranch.frontier.stores.sql.execution import ManyRows, fetch, fetch_for, given_rows, write
+from anabranch.frontier.stores.sql import postgres, sqlite, statements
+from anabranch.frontier.stores.sql.execution import AllRows, ManyRows, fetch, fetch_for, given_rows, write
 from tests.frontier.stores.crawl_file import Crawl, crawl
 
 TABLES = MetaData()
 PAIR = Table("pair", TABLES, Column("a", Integer, primary_key=True), Column("b", String))
 TYPES = (PAIR.c.a.type, PAIR.c.b.type)
-ROWS = select(given_rows(TYPES)).where(true())
-INSERT = ManyRows(sqlalchemys.insert(PAIR).from_select(["a", "b"], ROWS).on_conflict_do_nothing(), TYPES)
+INSERT = ManyRows(sqlalchemys.insert(PAIR).from_select(["a", "b"], AllRows(TYPES)).on_conflict_do_nothing(), TYPES)
 ASKED = ManyRows(
     select(PAIR.c.a).where(PAIR.c.a.in_(select(given_rows(TYPES[:1], "asked")))).order_by(PAIR.c.a), TYPES[:1]
 )
@@ -60,7 +59,7 @@ def test_a_wide_row_stays_within_the_bound_of_parameters(connection: Connection)
     types = (Integer(),) * 200
     said: list[str] = []
     connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
-    statement = ManyRows(insert(wide).from_select(names, select(given_rows(types))), types, may_repeat=False)
+    statement = ManyRows(insert(wide).from_select(names, AllRows(types)), types, may_repeat=False)
     assert write(connection, statement, [tuple(range(200))] * 300) == 300
     assert len(said) == 2 + 3  # 128, 128, 32, 8, 4
 
@@ -72,6 +71,26 @@ def test_few_steps_take_many_rows(connection: Connection, rows: int, steps: int)
     connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
     assert write(connection, INSERT, [(number, "") for number in range(rows)]) == rows
     assert len(said) == steps
+
+
+def test_every_statement_has_the_same_parameters_for_both_engines() -> None:
+    """Compiled for either, it takes the same tuple; a list of rows is in its text once, with a value for each column."""
+    every = {name: statement for name, statement in vars(statements).items() if name.isupper()}
+    single = [statement for statement in every.values() if isinstance(statement, ClauseElement)]
+    many = [statement for statement in every.values() if isinstance(statement, ManyRows)]
+    assert len(single) > 70
+    assert len(many) > 30
+    for statement in single:
+        assert sqlite.text_of(statement).count("?") == postgres.text_of(statement).count(b"%s")
+    for statement in many:
+        width = len(statement.types)
+        assert sqlite.text_of_rows(statement, 3).count(f"({', '.join('?' * width)})") == 3
+        assert sqlite.text_of_rows(statement, 3).count("?") == 3 * width
+        assert (
+            postgres.text_of(statement.statement).count(b"%")
+            == postgres.text_of(statement.statement).count(b"%b")
+            == width
+        )
 
 
 HOT = [
