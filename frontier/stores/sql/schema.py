@@ -19,8 +19,8 @@ from anabranch.frontier.stores.contract import Counters, LaneId, Opening, Place
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
 
-#: For those who copy all tables.
-METADATA = sql.METADATA
+#: For those who copy all tables, or ask whether they are there.
+METADATA, CRAWL = sql.METADATA, sql.CRAWL
 #: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
 FORMAT = "7"
 #: The formats that can be read.
@@ -52,7 +52,7 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
     difference.
     """
     with connection.begin():
-        if not inspect(connection).has_table(sql.CRAWL.name):
+        if not inspect(connection).has_table(CRAWL.name):
             _create(connection, identity, now_s)
         # A former owner's last commit comes before this or never.
         fetch(connection, statements.FACT_FOR_UPDATE, ("epoch",))
@@ -114,11 +114,11 @@ def open_shared(
     """
     try:
         with connection.begin():
-            if not inspect(connection).has_table(sql.CRAWL.name):
+            if not inspect(connection).has_table(CRAWL.name):
                 _create(connection, identity, now_s)
                 write(connection, statements.INSERT_SHARE, [(share, None, 0, 0.0) for share in range(shares)])
     except (IntegrityError, ProgrammingError):
-        if not inspect(connection).has_table(sql.CRAWL.name):
+        if not inspect(connection).has_table(CRAWL.name):
             raise
         connection.rollback()
     with connection.begin():
@@ -133,7 +133,7 @@ def renew_shared(connection: Connection) -> None:
 
     Tables of one owner, those of an unknown format and missing ones are left. Cost: a look at the facts.
     """
-    if not inspect(connection).has_table(sql.CRAWL.name):
+    if not inspect(connection).has_table(CRAWL.name):
         return
     facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
     if not is_shared(facts) or facts.get("format") == FORMAT or facts.get("format") not in READ:
@@ -166,7 +166,7 @@ def counters_of(facts: Mapping[str, str]) -> Counters:
 
 
 def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -> None:
-    sql.METADATA.create_all(connection, checkfirst=False)  # of two that begin at once, one must fail
+    METADATA.create_all(connection, checkfirst=False)  # of two that begin at once, one must fail
     facts = {
         "format": FORMAT,
         MADE: FORMAT,
@@ -220,7 +220,7 @@ def _convert(connection: Connection, facts: Mapping[str, str]) -> dict[str, str]
     if facts["format"] != "6":
         connection.execute(_added("done", "worker"))
     _keep_failures(connection)
-    sql.METADATA.create_all(connection)
+    METADATA.create_all(connection)
     for index in (*sql.GATE.indexes, *sql.DONE.indexes):
         index.create(connection, checkfirst=True)
     if facts["format"] == "3":

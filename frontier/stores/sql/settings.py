@@ -16,7 +16,7 @@ from anabranch.frontier.policies.assignment import Assignment
 from anabranch.frontier.policies.budgets import UNLIMITED
 from anabranch.frontier.policies.shares import ShareRule, share_queue
 from anabranch.frontier.records import GateKey, QueueKey, name_id
-from anabranch.frontier.stores.sql.schema import GATE, LANE, QUEUE
+from anabranch.frontier.stores.sql import GATE, LANE, QUEUE
 
 #: A row, by column.
 Fields = Mapping[Any, Any]
