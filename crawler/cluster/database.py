@@ -41,11 +41,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.stores.sql import execution, statements
+from anabranch.frontier.stores.sql import CRAWL, execution, statements
 from anabranch.frontier.stores.sql.livecopy import copy_live
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
-from anabranch.frontier.stores.sql.schema import CRAWL, renew_shared
 from anabranch.frontier.stores.sql.schema import METADATA as SCHEMA
+from anabranch.frontier.stores.sql.schema import renew_shared
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 from anabranch.frontier.stores.sql.store import RETRY_S
 from anabranch.frontier.stores.sql.worker import end_all_workers
