@@ -5,7 +5,8 @@ A filter's folder records its parameters. So a later run names only the folder; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import compress
@@ -21,7 +22,8 @@ from anabranch.dedup.smm.addresses import full_name, levels_for
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 
 if TYPE_CHECKING:
-    from anabranch.dedup.similarity.filter import SimilarityParameters
+    from anabranch.dedup.bloom.sharedfilter import SharedDsbf
+    from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
 
 #: The filter that drops similar URLs; the others drop equal keys and are modes of `UniqFilter`. Its module is imported by
 #: those who use it: its data base takes longer to import than a short list to pass.
@@ -80,18 +82,35 @@ class NoSuchChoice(ChoiceError, BadParameters):
     """The filter does not have this choice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineFilter:
-    """One filter of any kind, as the calls that it serves."""
+class LineFilter(ABC):
+    """One filter of any kind, with the methods that a stream of lines calls."""
 
     kind: str  #: a name in CHOICES
-    unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
-    mark: Callable[[Sequence[bytes]], object]  #: makes keys known. Raises: StoreFull, OSError
-    check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
-    facts: Callable[[], Mapping[str, float | str]]  #: the figures that it knows of itself, as `UniqStatistics.facts`
-    close: Callable[[], None]  #: syncs and closes. Raises: OSError
-    sync: Callable[[], None] = lambda: None  #: makes marked keys durable, if `mark` does not. Raises: OSError
-    warning: str = ""  #: that more is expected to be lost than `false_positive` allows
+    warning = ""  #: that more is expected to be lost than `false_positive` allows
+    can_check = True  #: it can be verified
+
+    @abstractmethod
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        """True where a key is new; nothing is changed."""
+
+    @abstractmethod
+    def mark(self, keys: Sequence[bytes]) -> None:
+        """Make keys known. Raises: StoreFull, OSError."""
+
+    def sync(self) -> None:
+        """Make marked keys durable. Raises: OSError. Nothing is left to do if `mark` does it."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Verify the filter by reading all of it. Raises: InvariantBroken."""
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, float | str]:
+        """The figures that it knows of itself, as `UniqStatistics.facts`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Sync and close. Raises: OSError."""
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
@@ -103,16 +122,7 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
         is_new = _recorded(folder) is None
         given = _parameters(folder, choice)
         made = _open_uniq(folder, given) if isinstance(given, UniqParameters) else _open_similar(folder, given)
-    naming = _naming(folder)
-    return replace(
-        made,
-        unseen=naming(made.unseen),
-        mark=naming(made.mark),
-        sync=naming(made.sync),
-        check=made.check and naming(made.check),
-        close=naming(made.close),
-        warning=_warning(given, choice) if is_new or choice.expected is not None else "",
-    )
+    return _InFolder(folder, made, _warning(given, choice) if is_new or choice.expected is not None else "")
 
 
 def _warning(given: UniqParameters | SimilarityParameters, choice: Choice) -> str:
@@ -129,28 +139,73 @@ def behind_similar(known: LineFilter, folder: Path, choice: Choice) -> LineFilte
 
     `check` verifies the filter behind. Raises: as `open_filter`.
     """
-    similar = open_filter(folder, replace(choice, kind=SIMILAR))
+    return _BehindSimilar(known, open_filter(folder, replace(choice, kind=SIMILAR)))
 
-    def unseen(keys: Sequence[bytes]) -> BoolArray:
+
+class _BehindSimilar(LineFilter):
+    """A filter with a similarity filter before it."""
+
+    def __init__(self, known: LineFilter, similar: LineFilter) -> None:
+        self.kind, self.warning, self.can_check = known.kind, known.warning, known.can_check
+        self._known = known
+        self._similar = similar
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         # The similarity filter goes by the lines that may be kept: a known one must not hide a new one that is like it.
-        new = known.unseen(keys).copy()
-        new[new] = similar.unseen(list(compress(keys, new)))
+        new = self._known.unseen(keys).copy()
+        new[new] = self._similar.unseen(list(compress(keys, new)))
         return new
 
-    def mark(keys: Sequence[bytes]) -> None:
-        known.mark(keys)  # first: what only the similarity filter knows would be dropped and never recorded
-        similar.mark(keys)
+    def mark(self, keys: Sequence[bytes]) -> None:
+        self._known.mark(keys)  # first: what only the similarity filter knows would be dropped and never recorded
+        self._similar.mark(keys)
 
-    def close() -> None:
+    def sync(self) -> None:
+        self._known.sync()  # the similarity filter is durable when it has marked
+
+    def check(self) -> None:
+        self._known.check()
+
+    def facts(self) -> Mapping[str, float | str]:
+        return {**self._known.facts(), "similar_keys": self._similar.facts()["keys"]}
+
+    def close(self) -> None:
         try:
-            known.close()
+            self._known.close()
         finally:
-            similar.close()
+            self._similar.close()
 
-    def facts() -> Mapping[str, float | str]:
-        return {**known.facts(), "similar_keys": similar.facts()["keys"]}
 
-    return replace(known, unseen=unseen, mark=mark, close=close, facts=facts)
+class _InFolder(LineFilter):
+    """The filter of a folder: an OSError that names no file names the folder."""
+
+    def __init__(self, folder: Path, made: LineFilter, warning: str) -> None:
+        self.kind, self.warning, self.can_check = made.kind, warning, made.can_check
+        self._folder = folder
+        self._made = made
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        with _naming(self._folder):
+            return self._made.unseen(keys)
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        with _naming(self._folder):
+            self._made.mark(keys)
+
+    def sync(self) -> None:
+        with _naming(self._folder):
+            self._made.sync()
+
+    def check(self) -> None:
+        with _naming(self._folder):
+            self._made.check()
+
+    def facts(self) -> Mapping[str, float | str]:
+        return self._made.facts()
+
+    def close(self) -> None:
+        with _naming(self._folder):
+            self._made.close()
 
 
 @contextmanager
@@ -174,52 +229,94 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
     parameters = DsbfParameters(**_given(SHARED, choice))
     from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only a shared filter needs the client library
 
-    shared = SharedDsbf.open(urls, name=name, parameters=parameters)
+    return _Shared(SharedDsbf.open(urls, name=name, parameters=parameters))
 
-    def facts() -> Mapping[str, float | str]:
-        now = shared.statistics()
+
+class _Shared(LineFilter):
+    """A filter on Redis servers, which make keys durable as they mark them."""
+
+    kind = SHARED
+
+    def __init__(self, made: SharedDsbf) -> None:
+        self._made = made
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        return self._made.unseen(keys)
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        self._made.mark(keys)
+
+    def check(self) -> None:
+        self._made.check()
+
+    def close(self) -> None:
+        self._made.close()
+
+    def facts(self) -> Mapping[str, float | str]:
+        now = self._made.statistics()
         return {"filter": SHARED, "keys": now.elements, "false_drop_probability": now.mean_rate}
-
-    return LineFilter(
-        kind=SHARED,
-        unseen=shared.unseen,
-        mark=shared.mark,
-        check=shared.check,
-        facts=facts,
-        close=shared.close,
-    )
 
 
 def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
-    made = UniqFilter.open(folder, parameters)
-    return LineFilter(
-        kind=parameters.mode,
-        unseen=made.unseen,
-        mark=made.mark,
-        sync=made.sync,
-        check=made.check,
-        facts=lambda: made.statistics().facts(),
-        close=made.close,
-    )
+    return _Uniq(parameters.mode, UniqFilter.open(folder, parameters))
+
+
+class _Uniq(LineFilter):
+    """A filter that drops equal keys."""
+
+    def __init__(self, kind: str, made: UniqFilter) -> None:
+        self.kind = kind
+        self._made = made
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        return self._made.unseen(keys)
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        self._made.mark(keys)
+
+    def sync(self) -> None:
+        self._made.sync()
+
+    def check(self) -> None:
+        self._made.check()
+
+    def facts(self) -> Mapping[str, float | str]:
+        return self._made.statistics().facts()
+
+    def close(self) -> None:
+        self._made.close()
 
 
 def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
     from anabranch.dedup.similarity.filter import SimilarityFilter  # noqa: PLC0415 - see SIMILAR
 
-    made = SimilarityFilter.open(folder, parameters)
+    return _Similar(SimilarityFilter.open(folder, parameters))
 
-    def facts() -> Mapping[str, float | str]:
-        now = made.statistics()
+
+class _Similar(LineFilter):
+    """A filter that drops similar URLs. It makes keys durable as it marks them."""
+
+    kind = SIMILAR
+    can_check = False
+
+    def __init__(self, made: SimilarityFilter) -> None:
+        self._made = made
+
+    def unseen(self, keys: Sequence[bytes]) -> BoolArray:
+        return ~self._made.are_similar(keys)
+
+    def mark(self, keys: Sequence[bytes]) -> None:
+        self._made.add_all(keys)
+
+    def check(self) -> None:
+        raise NotImplementedError("a filter of similar URLs keeps nothing to verify it by")
+
+    def facts(self) -> Mapping[str, float | str]:
+        now = self._made.statistics()
         return {"filter": SIMILAR, "keys": now.urls, "false_drop_probability": now.false_similar}
 
-    return LineFilter(
-        kind=SIMILAR,
-        unseen=lambda urls: ~made.are_similar(urls),
-        mark=made.add_all,
-        check=None,
-        facts=facts,
-        close=made.close,
-    )
+    def close(self) -> None:
+        self._made.close()
 
 
 def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityParameters:

@@ -108,7 +108,7 @@ class LineUniq:
         seen: LineFilter,
         write: Callable[[bytes], None],
         *,
-        on_too_long: Callable[[], object] = lambda: None,
+        on_too_long: Callable[[], object] | None = None,
         limit_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         self._seen = seen
@@ -134,7 +134,7 @@ class LineUniq:
     def _pass_on(self, lines: list[bytes], ending: bytes) -> None:
         counts = self._counts
         skipped = self._lines.too_long - counts["too_long"]
-        if skipped and not counts["too_long"]:
+        if skipped and not counts["too_long"] and self._on_too_long is not None:
             self._on_too_long()
         counts["too_long"] += skipped
         counts["lines"] += len(lines) + skipped

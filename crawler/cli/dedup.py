@@ -133,9 +133,21 @@ class Source:
     fd: int
     name: str  #: for messages
     ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
-    require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
-    counted: Callable[[], str] = lambda: ""  #: what it met in addition to the lines, in words
-    fault: Callable[[], str] = lambda: ""  #: after its end: why nothing can have come out of it, in words
+    capture: CaptureStatistics | None = None  #: the counts of the capture that the lines come from
+    captured: CapturedLines | None = None  #: the lines of a capture
+
+    def require_whole(self) -> None:
+        """After its end: raise what made it end too early."""
+        if self.captured is not None:
+            self.captured.require_whole()
+
+    def counted(self) -> str:
+        """Return what it met in addition to the lines, in words."""
+        return "" if self.capture is None else capture_words(self.capture)
+
+    def fault(self) -> str:
+        """After its end: return why nothing can have come out of it, in words; empty: something can."""
+        return "" if self.capture is None else capture_fault(self.capture)
 
 
 @contextmanager
@@ -268,7 +280,7 @@ def _words(error: Exception) -> str:
 
 def _check(command: DedupCommand) -> int:
     with _filter(command, StopSignals()) as opened:
-        if opened.check is None:
+        if not opened.can_check:
             raise UsageError(f"--check: the filter {opened.kind} cannot be verified")
         opened.check()
         if not command.quiet:
@@ -336,9 +348,8 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
                 fd=lines.fd,
                 name=name,
                 ends_at_signal=command.interface is None,
-                require_whole=lines.require_whole,
-                counted=partial(capture_words, counts),
-                fault=partial(capture_fault, counts),
+                capture=counts,
+                captured=lines,
             )
         finally:
             end()
