@@ -69,7 +69,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)
 
     yield "preselect", admission.preselector
-    yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy, parts.clock)
+    yield "names", DnsPrecondition(parts.resolver, parts.recorder, parts.fetcher, parts.clock)
     if order.robots.robots == "obey":
         yield (
             "preconditions",
@@ -83,8 +83,8 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
                     timeout_s=order.fetch.timeout_s,
                 ),
                 clock=parts.clock,
-                set_delay=parts.frontier.set_delay,
-                record=parts.disposition.record_robots,
+                frontier=parts.frontier,
+                disposition=parts.disposition,
                 schedule_sitemaps=sitemaps if order.extract.sitemaps else None,
             ),
         )

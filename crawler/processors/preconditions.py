@@ -8,15 +8,12 @@ other fetch. A URL that goes back is judged by the rules at once, so it needs no
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from anabranch.crawler.fetch.addresses import Lookup
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
-from anabranch.crawler.fetch.response import Response
 from anabranch.crawler.outcomes.failures import (
     HOST_BUSY_TRIES,
     TROUBLES,
@@ -27,6 +24,8 @@ from anabranch.crawler.outcomes.failures import (
     NameTimeout,
     RobotsUnavailable,
 )
+from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.robots.cache import (
     LIFETIME_S,
     UNREACHABLE_LIFETIME_S,
@@ -41,6 +40,7 @@ from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robot
 from anabranch.crawler.robots.rules import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.crawler.visit import ChainDecision, Step, Visit
+from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.records import GateKey
 
 #: Larger files are parsed in a thread: the worst one takes 300 ms.
@@ -50,19 +50,17 @@ MAX_GATES = 10_000
 #: Memory for the rules of other hosts that redirects led to.
 MAX_REDIRECTED_BYTES = 8 << 20
 
-RecordLookup = Callable[[Visit, Lookup], Awaitable[None]]
-RecordRobots = Callable[[Visit, str, Response], Awaitable[None]]
 OnSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class DnsPrecondition:
-    """Lets a visit pass if its host has an address, or if a proxy resolves it. `record` makes a lookup's log line durable."""
+    """Lets a visit pass if its host has an address, or if a proxy resolves it. `recorder` makes a lookup's log line durable."""
 
     resolver: Resolver
-    record: RecordLookup
-    uses_proxy: Callable[[str], bool] = lambda _: False
-    clock: Callable[[], float] = time.time
+    recorder: Recorder
+    fetcher: Fetcher
+    clock: Callable[[], float]
 
     async def __call__(self, visit: Visit) -> Step:
         """Look the host up.
@@ -70,7 +68,7 @@ class DnsPrecondition:
         Raises: NameNotFound and ServiceAway without times: the slot does not rest. NameTimeout with its times: the slot rests,
         so that the tries of a name obey its host's delay.
         """
-        if self.uses_proxy(visit.lease.url):
+        if self.fetcher.uses_proxy(visit.lease.url):
             return Step.PROCEED
         host, start_s = host_of(visit.lease.url), self.clock()
         try:
@@ -88,7 +86,7 @@ class DnsPrecondition:
     async def _record_lookup(self, visit: Visit, host: str) -> None:
         lookup = self.resolver.take_lookup(host)
         if lookup is not None:
-            await self.record(visit, lookup)
+            await self.recorder.lookup(visit, lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +120,8 @@ class IgnoreRobots:
 class RobotsPrecondition:
     """Lets a visit pass if robots.txt allows its URL. One fetch per origin at a time; rules are cached.
 
-    `record` makes the log line of a fetched robots.txt durable. `schedule_sitemaps` gets its sitemaps before the rules are
-    cached: if that fails, the file is fetched again and they are scheduled again.
+    `disposition` makes the log line of a fetched robots.txt durable, `frontier` gets its Crawl-delay. `schedule_sitemaps` gets
+    its sitemaps before the rules are cached: if that fails, the file is fetched again and they are scheduled again.
     """
 
     def __init__(
@@ -132,15 +130,15 @@ class RobotsPrecondition:
         options: RobotsOptions,
         *,
         clock: Callable[[], float],
-        set_delay: Callable[[GateKey, float], None],
-        record: RecordRobots,
+        frontier: AsyncFrontier,
+        disposition: Disposition,
         schedule_sitemaps: OnSitemaps | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._options = options
         self._clock = clock
-        self._set_delay = set_delay
-        self._record = record
+        self._frontier = frontier
+        self._disposition = disposition
         self._schedule_sitemaps = schedule_sitemaps
         self._cache = RobotsCache(options.cache_s, options.unreachable_s)
         self._redirected = RobotsCache(options.cache_s, options.unreachable_s, max_bytes=MAX_REDIRECTED_BYTES)
@@ -205,7 +203,7 @@ class RobotsPrecondition:
         try:
             found = await follow_redirects(self._fetcher.get, origin, self._options.timeout_s, self._known)
             visit.received(found.response)
-            await self._record(visit, origin, found.response)
+            await self._disposition.record_robots(visit, origin, found.response)
             rules = await self._rules_of(found)
             if self._schedule_sitemaps is not None and rules.sitemaps:
                 await self._schedule_sitemaps(visit, rules.sitemaps)
@@ -263,5 +261,5 @@ class RobotsPrecondition:
         self._cache.put(origin, rules, self._clock())
         self._keep_verdict(rules, visit)
         delay_s = min(rules.crawl_delay_s or 0.0, self._options.max_crawl_delay_s)
-        self._set_delay(visit.lease.gate, self._delays.learn(visit.lease.gate, origin, delay_s))
+        self._frontier.set_delay(visit.lease.gate, self._delays.learn(visit.lease.gate, origin, delay_s))
         return rules

@@ -55,16 +55,20 @@ from tests.site.server import SmallWeb
 
 
 class Named:
-    """The precondition over a real name server, and what it notes."""
+    """The precondition over a real name server, what it records, and which URLs a proxy fetches."""
 
     def __init__(self, server: DnsServer, hosts: dict[str, str]) -> None:
         self.server = server
         self.clock = FakeClock(START_S)
         self.resolver = Resolver([server.address], hosts, clock=self.clock, timeout_s=0.2)
         self.notes: list[tuple[str, str, int]] = []
-        self.process = DnsPrecondition(self.resolver, self._note, clock=self.clock)
+        self.by_proxy = ()
+        self.process = DnsPrecondition(self.resolver, self, self, self.clock)
 
-    async def _note(self, one: Visit, made: Lookup) -> None:
+    def uses_proxy(self, url: str) -> bool:
+        return url in self.by_proxy
+
+    async def lookup(self, one: Visit, made: Lookup) -> None:
         await asyncio.sleep(0)
         self.notes.append((one.lease.url, made.url, made.status))
 
@@ -135,10 +139,10 @@ async def test_an_answer_that_is_too_old_is_looked_up_and_noted_again() -> None:
 async def test_a_host_that_a_proxy_asks_for_is_not_looked_up() -> None:
     """The proxy does that; whatever we knew of the name would be of no use."""
     async with opened({}) as named:
-        process = DnsPrecondition(named.resolver, named._note, lambda url: url.startswith("http://far.test/"))
-        assert await process(visit(url="http://far.test/")) is Step.PROCEED
+        named.by_proxy = ("http://far.test/",)
+        assert await named.process(visit(url="http://far.test/")) is Step.PROCEED
         with pytest.raises(NameNotFound):
-            await process(visit(url="http://near.test/"))
+            await named.process(visit(url="http://near.test/"))
 
 
 RULES = b"User-agent: *\nDisallow: /private\n"
@@ -160,8 +164,8 @@ class Robots:
             fetcher,
             RobotsOptions(product="anabranch", **options),
             clock=self.clock,
-            set_delay=lambda gate, delay_s: self.delays.append((gate, delay_s)),
-            record=self._note,
+            frontier=self,
+            disposition=self,
             schedule_sitemaps=self._announce,
         )
 
@@ -171,7 +175,10 @@ class Robots:
         if self.failing:
             raise self.failing.pop()
 
-    async def _note(self, one, url, answer) -> None:
+    def set_delay(self, gate, delay_s):
+        self.delays.append((gate, delay_s))
+
+    async def record_robots(self, one, url, answer) -> None:
         await asyncio.sleep(0)
         self.notes.append((one, url, answer.status))
 
@@ -917,7 +924,7 @@ async def test_rules_are_shared_only_when_their_line_is_durable() -> None:
     async def note(*_):
         await may_note.wait()
 
-    robots.process._record = note
+    robots.record_robots = note
     fetcher.answers.put_nowait(rules())
     first, second = await started(robots, OPEN, OPEN)
     assert not first.done()
