@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 
 from anabranch.crawler.accounts.accounts import Accounts
-from anabranch.crawler.accounts.crawl_log import last_entry
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
@@ -40,13 +40,14 @@ from anabranch.crawler.processors.preconditions import RobotsPrecondition
 from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import Trouble, last_logged, names_logged
-from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.explain import Evidence, UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.membership import Membership, Surroundings
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
+from anabranch.crawler.scope.parameters import Template
 from anabranch.crawler.visit import Chain
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
@@ -242,7 +243,7 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
 
 
 def _services(context: RunContext, parts: ChainParts) -> Services:
-    section, statistics = context.order.fetch, context.statistics
+    section = context.order.fetch
     gates = ServiceGates(section.outage_first_s, section.outage_max_s, context.member.worker)
     known = known_services(parts.resolver, parts.fetcher)
     return Services(
@@ -250,7 +251,7 @@ def _services(context: RunContext, parts: ChainParts) -> Services:
         parts.frontier,
         context.run_state,
         known,
-        lambda: statistics.pages > 0,
+        context.statistics,
         parts.disposition.prepare if context.order.frontier.has_user_functions else None,
         lambda: list(known_keys(names_logged(context.job.directory), parts.admission.canonicalizer.key).items()),
     )
@@ -281,22 +282,45 @@ def _begin_round(context: RunContext) -> int:
 
 
 def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: Chain) -> UrlExplainer:
-    def trouble(url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
-        known = None if gate is None else context.statistics.troubles.of(gate, now_s)
-        return known or last_logged(context.job.directory, now_s, url)
-
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
-    words, verdict = (None, None) if robots is None else (robots.words, robots.verdict)
-    return UrlExplainer(
-        admission.scope,
-        admission.canonicalizer.key,
-        book,
-        admission.similar,
-        words,
-        trouble,
-        verdict,
-        logged=partial(last_entry, context.job.crawl_log, most_bytes=_SEARCHED_BYTES),
-        is_blocked=admission.preselector.is_blocked,
-        skipped_by=admission.traps.kept.rule_of,
-        skips=admission.traps.rule_for,
-    )
+    evidence = RunEvidence(context, admission, robots)
+    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, evidence)
+
+
+class RunEvidence(Evidence):
+    """Knows what a running crawl has met."""
+
+    def __init__(self, context: RunContext, admission: UrlAdmission, robots: RobotsPrecondition | None) -> None:
+        self.asks_robots = robots is not None
+        self._context = context
+        self._admission = admission
+        self._robots = robots
+
+    def robots(self, url: str, now_s: float) -> str:
+        """The known facts of the robots.txt at this URL."""
+        return "" if self._robots is None else self._robots.words(url, now_s)
+
+    def robots_verdict(self, url: str, now_s: float) -> str | None:
+        """The verdict of the rules that are known."""
+        return None if self._robots is None else self._robots.verdict(url, now_s)
+
+    def trouble(self, url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
+        """The last trouble of its host in this run, else of the URL in the log."""
+        known = None if gate is None else self._context.statistics.troubles.of(gate, now_s)
+        return known or last_logged(self._context.job.directory, now_s, url)
+
+    def logged(self, url: str) -> CrawlLogEntry | None:
+        """Its last line in the end of crawl.log."""
+        return last_entry(self._context.job.crawl_log, url, most_bytes=_SEARCHED_BYTES)
+
+    def is_blocked(self, url: str) -> bool:
+        """The patterns that hold now block it."""
+        return self._admission.preselector.is_blocked(url)
+
+    def skipped_by(self, url: str) -> Template | None:
+        """The rule by which it was skipped."""
+        return self._admission.traps.kept.rule_of(url)
+
+    def skips(self, url: str) -> Template | None:
+        """The rule by which most URLs like it are skipped now."""
+        return self._admission.traps.rule_for(url)

@@ -188,7 +188,7 @@ class CrawlController:
             )
             frontier.core.on_trouble(log_frontier_trouble)
             metrics = RunMetrics(self._context, parts, status, self._lag)
-            verbs = CrawlVerbs(self._context, parts, status.facts, metrics.numbers, self._follow)
+            verbs = CrawlVerbs(self._context, parts, status, metrics, self._follow)
             async with (
                 self._member.control(verbs.answer, status),
                 self._served(metrics),

@@ -43,6 +43,8 @@ from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext, RunParts
+    from anabranch.crawler.run.metrics import RunMetrics
+    from anabranch.crawler.run.status import RunStatus
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
 SET = "crawl-set"
@@ -63,8 +65,8 @@ class CrawlVerbs:
         self,
         context: RunContext,
         parts: RunParts,
-        status: Callable[[], Facts],
-        metrics: Callable[[], Facts],
+        status: RunStatus,
+        metrics: RunMetrics,
         follow: Callable[[CrawlOrder], None],
     ) -> None:
         """`status` is what most verbs answer; `follow` applies a changed order."""
@@ -99,14 +101,14 @@ class CrawlVerbs:
         elif verb == REPORT:
             return await self._report(given)
         elif verb == METRICS:
-            return self._metrics()
+            return self._metrics.numbers()
         elif verb != STATUS:
             return await self._of_frontier(verb, given)
         return await self._status_with_failures()
 
     async def _status_with_failures(self) -> Facts:
         """The status. While the store waits for its disk or server it answers late, so reasons of failures are left out."""
-        facts, core = self._status(), self._parts.frontier.core
+        facts, core = self._status.facts(), self._parts.frontier.core
         if not 0 < core.counts().failed <= MOST_LOOKED_AT or facts["trouble"]:
             return facts
         with suppress(TimeoutError, FrontierError):  # the trouble may begin just now

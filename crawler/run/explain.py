@@ -7,10 +7,9 @@ A running crawl asks its own scope; for a job that is not running `open_explaine
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
@@ -38,15 +37,6 @@ from anabranch.frontier.records import GateKey, UrlState
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import clock_words
 
-#: The URL of a robots.txt, or of a page, and the time -> what the job knows about it, or what it decides about the page.
-RobotsWords = Callable[[str, float], str]
-
-#: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
-LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
-
-#: A URL -> its last line in crawl.log; None without one.
-Logged = Callable[[str], CrawlLogEntry | None]
-
 #: The state of a URL that only an earlier round of the job has fetched.
 EARLIER_ROUND = "not scheduled in this round"
 
@@ -61,6 +51,47 @@ _QUEUED = frozenset({UrlState.QUEUED.value, UrlState.WAITING.value})
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
 
+class Evidence:
+    """What a job knows about URLs apart from its queue and its scope. This one knows nothing. Its methods may block."""
+
+    asks_robots = False  #: the crawl asks for robots.txt
+
+    def robots(self, url: str, now_s: float) -> str:
+        """What is known about the robots.txt at this URL."""
+        del url, now_s
+        return ""
+
+    def robots_verdict(self, url: str, now_s: float) -> str | None:
+        """What robots.txt decides about a page; None: only a running crawl has the rules."""
+        del url, now_s
+        return None
+
+    def trouble(self, url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
+        """Why the last try of a URL, or of its host, failed; `gate` is None if it has none."""
+        del url, gate, now_s
+        return None
+
+    def logged(self, url: str) -> CrawlLogEntry | None:
+        """Its last line in crawl.log."""
+        del url
+        return None
+
+    def is_blocked(self, url: str) -> bool:
+        """The operator's patterns block it."""
+        del url
+        return False
+
+    def skipped_by(self, url: str) -> Template | None:
+        """The rule by which it was skipped."""
+        del url
+        return None
+
+    def skips(self, url: str) -> Template | None:
+        """The rule by which most URLs like it are skipped now."""
+        del url
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class UrlExplainer:
     """Explains URLs by the keys, the scope, the seeds' URLs and the similarity filter of one job."""
@@ -69,13 +100,7 @@ class UrlExplainer:
     key: KeyOf
     seeds: Container[str]
     similar: SimilarUrlFilter | None = None
-    robots: RobotsWords | None = None  #: None: the crawl asks for none
-    trouble: LastTrouble = lambda *_: None
-    robots_verdict: RobotsWords | None = None  #: of a page; None: only a running crawl has the rules
-    logged: Logged = lambda _: None
-    is_blocked: Callable[[str], bool] = lambda _: False  #: by the operator's patterns
-    skipped_by: Callable[[str], Template | None] = lambda _: None  #: the rule by which a URL was skipped
-    skips: Callable[[str], Template | None] = lambda _: None  #: the rule by which most URLs like this are skipped now
+    evidence: Evidence = field(default_factory=Evidence)
     not_run: Sequence[str] = ()  #: user functions that were left out, because only the job itself names them
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
@@ -104,7 +129,7 @@ class UrlExplainer:
         if state not in {UrlState.ENDED.value, NEVER_SCHEDULED} or explanation["hops"] is not None:
             return facts
         url = explanation["subject"]
-        entry = None if self._is_robots(url) else self.logged(url)
+        entry = None if self._is_robots(url) else self.evidence.logged(url)
         if entry is None:
             return facts
         ended = _of_earlier_round(entry, facts["now_s"]) if state == NEVER_SCHEDULED else {}
@@ -116,10 +141,10 @@ class UrlExplainer:
         explanation = facts.get("explanation", {})
         state, url = explanation.get("state"), explanation.get("subject", "")
         words = ""
-        if state == UrlState.ENDED.value and (rule := self.skipped_by(url)) is not None:
+        if state == UrlState.ENDED.value and (rule := self.evidence.skipped_by(url)) is not None:
             if describe(FetchStatus.SKIPPED) in explanation["reason"]:
                 words = f"{_rule_words(rule)}; `anabranch retry JOB --trap` queues such URLs again"
-        elif state == UrlState.QUEUED.value and url not in self.seeds and (rule := self.skips(url)) is not None:
+        elif state == UrlState.QUEUED.value and url not in self.seeds and (rule := self.evidence.skips(url)) is not None:
             words = f"{_rule_words(rule)}: one in {SAMPLED} is fetched, the others end with {FetchStatus.SKIPPED:d}"
         if not words:
             return facts
@@ -131,33 +156,33 @@ class UrlExplainer:
             return facts
         explanation = facts["explanation"]
         url = explanation["subject"]
-        if self.robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
-            robots = self.robots(url, facts["now_s"])
+        if self._is_robots(url) and explanation["state"] == NEVER_SCHEDULED:
+            robots = self.evidence.robots(url, facts["now_s"])
             reason = f"it is no page: it is fetched before the first page of its host, and when its rules are too old; {robots}"
             # No queue and no scope concern it.
             explanation = {**explanation, "state": "precondition", "queue": None, "reason": reason}
             return {**facts, "explanation": explanation}
-        told = {} if self.robots_verdict is None else {"robots": self.robots_verdict(url, facts["now_s"])}
+        verdict = self.evidence.robots_verdict(url, facts["now_s"])
         if explanation["state"] in _QUEUED and (end := self._end_of_queued(url, explanation["hops"] or "")):
             reason = f"{end}; {explanation['reason']}"
             facts = {**facts, "explanation": {**explanation, "reason": reason}}
-        return {**facts, "scope": self.scope_words(url, explanation["hops"]), **told}
+        return {**facts, "scope": self.scope_words(url, explanation["hops"]), **({} if verdict is None else {"robots": verdict})}
 
     def with_trouble(self, facts: Facts) -> Facts:
         """The facts with the last trouble of their URL, for which logs may be read (blocks). Any thread may call it."""
         if "scope" not in facts or facts["explanation"]["state"] == UrlState.ENDED.value:
             return facts
         explanation = facts["explanation"]
-        trouble = self.trouble(explanation["subject"], explanation["gate"], facts["now_s"])
+        trouble = self.evidence.trouble(explanation["subject"], explanation["gate"], facts["now_s"])
         return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
 
     def _is_robots(self, url: str) -> bool:
         """It is a robots.txt that the crawl asks for."""
-        return self.robots is not None and url == robots_url(url)
+        return self.evidence.asks_robots and url == robots_url(url)
 
     def _end_of_queued(self, url: str, hops: str) -> str:
         """How a queued URL ends that the order has excluded since it was queued; empty if it is fetched."""
-        if self.is_blocked(url):
+        if self.evidence.is_blocked(url):
             return f"it is blocked by the operator by now, so it ends with {FetchStatus.BLOCKED:d} at its turn"
         if self.not_run or url in self.seeds or self._accepts(url, hops):
             return ""
@@ -259,21 +284,8 @@ def explainer_of(
         scope.add_seed(seed.url)
     key = Canonicalizer(order.run_of(order.urls.canonicalization)).key
     not_run = tuple(str(one) for one in order.code.withheld if one.section not in {"job", "fetch"})
-    if directory is None:
-        return UrlExplainer(scope, key, book, similar, is_blocked=blocked_by(order.scope.block), not_run=not_run)
-    crawl_log = directory / "logs" / "crawl.log"
-    return UrlExplainer(
-        scope,
-        key,
-        book,
-        similar,
-        robots=partial(_logged_robots, crawl_log) if order.robots.robots == "obey" else None,
-        trouble=lambda url, _, now_s: last_logged(directory, now_s, url),
-        logged=partial(last_entry, crawl_log),
-        skipped_by=partial(_skipped_by, directory),
-        is_blocked=blocked_by(order.scope.block),
-        not_run=not_run,
-    )
+    evidence = OrderEvidence(order) if directory is None else FolderEvidence(order, directory)
+    return UrlExplainer(scope, key, book, similar, evidence, not_run)
 
 
 @contextmanager
@@ -290,21 +302,49 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         yield explainer_of(order, book, directory, similar)
 
 
-def _skipped_by(directory: Path, url: str) -> Template | None:
-    """The rule by which a URL was skipped, from the files of the job and of its workers."""
-    from anabranch.crawler.job.skipped import SkippedUrls  # noqa: PLC0415 - commands on a running crawl do not need it
+class OrderEvidence(Evidence):
+    """Knows what the order blocks."""
 
-    for state in (directory / STATE, *sorted(directory.glob(f"workers/*/{STATE}"))):
-        with closing(SkippedUrls(state)) as kept:
-            if (rule := kept.rule_of(url)) is not None:
-                return rule
-    return None
+    def __init__(self, order: CrawlOrder) -> None:
+        self._is_blocked = blocked_by(order.scope.block)
+
+    def is_blocked(self, url: str) -> bool:
+        """The operator's patterns block it."""
+        return self._is_blocked(url)
 
 
-def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:
-    """The last answer of a robots.txt, from crawl.log, for a job that is not running. All of crawl.log may be read."""
-    entry = last_entry(crawl_log, url)
-    if entry is None:
-        return "crawl.log has no answer of it, and the crawl that goes on asks for it"
-    at = clock_words(entry.logged_s if entry.start_s is None else entry.start_s, now_s)
-    return f"at {at} it was answered with {describe(entry.status)}; the crawl that goes on asks for it again"
+class FolderEvidence(OrderEvidence):
+    """Knows what the logs and files of a job that is not running have. All of crawl.log may be read."""
+
+    def __init__(self, order: CrawlOrder, directory: Path) -> None:
+        super().__init__(order)
+        self.asks_robots = order.robots.robots == "obey"
+        self._directory = directory
+        self._crawl_log = directory / "logs" / "crawl.log"
+
+    def robots(self, url: str, now_s: float) -> str:
+        """The last answer of a robots.txt, from crawl.log."""
+        entry = self.logged(url)
+        if entry is None:
+            return "crawl.log has no answer of it, and the crawl that goes on asks for it"
+        at = clock_words(entry.logged_s if entry.start_s is None else entry.start_s, now_s)
+        return f"at {at} it was answered with {describe(entry.status)}; the crawl that goes on asks for it again"
+
+    def trouble(self, url: str, gate: GateKey | None, now_s: float) -> Trouble | None:
+        """Its last line in errors.jsonl."""
+        del gate
+        return last_logged(self._directory, now_s, url)
+
+    def logged(self, url: str) -> CrawlLogEntry | None:
+        """Its last line in crawl.log."""
+        return last_entry(self._crawl_log, url)
+
+    def skipped_by(self, url: str) -> Template | None:
+        """The rule by which it was skipped, from the files of the job and of its workers."""
+        from anabranch.crawler.job.skipped import SkippedUrls  # noqa: PLC0415 - commands on a running crawl do not need it
+
+        for state in (self._directory / STATE, *sorted(self._directory.glob(f"workers/*/{STATE}"))):
+            with closing(SkippedUrls(state)) as kept:
+                if (rule := kept.rule_of(url)) is not None:
+                    return rule
+        return None

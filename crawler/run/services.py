@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -42,6 +42,7 @@ from anabranch.frontier.times import counted, duration_words
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.fetcher import Fetcher
     from anabranch.crawler.fetch.proxy import Proxy
+    from anabranch.crawler.report.statistics import CrawlStatistics
     from anabranch.crawler.visit import Visit
 
 log = structlog.get_logger(__name__)
@@ -50,14 +51,31 @@ log = structlog.get_logger(__name__)
 MOST_NAMES = 100_000
 
 
-class Service(NamedTuple):
-    """A service that many hosts share, as the run knows it."""
+class Service(ABC):
+    """A service that many hosts share, as the run knows it. All hosts need this one, and it has no probe."""
 
-    needs: Callable[[GateKey], bool]  #: whether the URLs behind a gate need it
-    has_worked: Callable[[], bool]  #: in this run
-    probe: Callable[[], Awaitable[str]] | None = (
-        None  #: why it is still away, empty if it is back; None: a visit finds out
-    )
+    def needs(self, gate: GateKey) -> bool:
+        """Whether the URLs behind a gate need it."""
+        del gate
+        return True
+
+    @abstractmethod
+    def has_worked(self) -> bool:
+        """In this run."""
+
+    async def probe(self) -> str | None:
+        """Why it is still away, empty if it is back; None: a visit finds out."""
+        return None
+
+
+class _UserService(Service):
+    """A service that a user function names."""
+
+    def __init__(self, statistics: CrawlStatistics) -> None:
+        self._statistics = statistics
+
+    def has_worked(self) -> bool:
+        return self._statistics.pages > 0
 
 
 class Services:
@@ -69,11 +87,11 @@ class Services:
         frontier: AsyncFrontier,
         run_state: RunState,
         known: Mapping[str, Service],
-        has_pages: Callable[[], bool],
+        statistics: CrawlStatistics,
         prepare: Callable[[Visit], None] | None = None,
         earlier_names: Callable[[], list[tuple[str, bytes]]] = list,
     ) -> None:
-        """`known` are the services with a probe, by name; `has_pages`: pages were fetched in this run.
+        """`known` are the services with a probe, by name; `statistics` count the pages of this run.
 
         `prepare` asks the queue policies what they say of a visit's end; None: none is a user function. `earlier_names`
         (blocks): the URLs, with their keys, whose name only timed out in an earlier run.
@@ -83,7 +101,7 @@ class Services:
         self._run_state = run_state
         self._clock = frontier.core.now_s
         self._known = known
-        self._has_pages = has_pages
+        self._user_service = _UserService(statistics)
         self._prepare = prepare
         self._earlier_names = earlier_names
         self._changed = asyncio.Event()
@@ -154,7 +172,7 @@ class Services:
     # Inside
 
     def _of(self, service: str) -> Service:
-        return self._known.get(service) or Service(needs=lambda _: True, has_worked=self._has_pages)
+        return self._known.get(service) or self._user_service
 
     def _met(self, lease: Lease, error: ServiceAway) -> None:
         service, now_s = error.service, self._clock()
@@ -167,13 +185,12 @@ class Services:
         self._changed.set()
 
     async def _probe(self, service: str) -> None:
-        probe = self._of(service).probe
-        if probe is None:
+        fault = await self._of(service).probe()
+        if fault is None:
             self._passed.add(service)
             self.gates.failed(service, self._clock())  # until a visit has found out that it is back
             self._frontier.let_pass(service)
             return
-        fault = await probe()
         if fault:
             self.gates.shut(service, fault, self._clock())
             self.gates.failed(service, self._clock())
@@ -261,37 +278,58 @@ def _clock_time(at_s: float) -> str:
 def known_services(resolver: Resolver, fetcher: Fetcher) -> dict[str, Service]:
     """The services that each crawl has, and its proxies."""
 
-    def uses_proxy(gate: GateKey) -> bool:
-        return any(fetcher.may_use(gate, proxy) for proxy in fetcher.proxies.values())
+    return {
+        NAME_SERVERS: _NameServers(resolver, fetcher),
+        NETWORK: _Network(fetcher),
+        OPEN_FILES: _OpenFiles(fetcher),
+        **{name: _ProxyServer(fetcher, proxy) for name, proxy in fetcher.proxies.items()},
+    }
 
-    def needs_names(gate: GateKey) -> bool:
-        if gate.startswith(QUEUE_GATE):  # of many hosts: its URLs find out
+
+class _NameServers(Service):
+    def __init__(self, resolver: Resolver, fetcher: Fetcher) -> None:
+        self._resolver = resolver
+        self._fetcher = fetcher
+
+    def needs(self, gate: GateKey) -> bool:
+        if gate.startswith(QUEUE_GATE) or ip_literal(gate) is not None:  # a queue of many hosts: its URLs find out
             return False
-        return ip_literal(gate) is None and not (uses_proxy(gate) or resolver.has_address(gate))
+        uses_proxy = any(self._fetcher.may_use(gate, proxy) for proxy in self._fetcher.proxies.values())
+        return not (uses_proxy or self._resolver.has_address(gate))
 
-    def needs_proxy(proxy: Proxy, gate: GateKey) -> bool:
-        return fetcher.may_use(gate, proxy)
+    def has_worked(self) -> bool:
+        return self._resolver.has_answered
 
-    async def ask_names() -> str:
-        return "" if await resolver.answers() else "they do not answer"
+    async def probe(self) -> str:
+        return "" if await self._resolver.answers() else "they do not answer"
 
-    async def ask_network() -> str:
-        return "" if await fetcher.has_network() else "nothing can be reached"
 
-    async def ask_files() -> str:
+class _Network(Service):
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def has_worked(self) -> bool:
+        return self._fetcher.has_worked(None)
+
+    async def probe(self) -> str:
+        return "" if await self._fetcher.has_network() else "nothing can be reached"
+
+
+class _OpenFiles(_Network):
+    async def probe(self) -> str:
         return "too many files are open; raise the limit (ulimit -n) or lower [crawl] workers" if lacks_files() else ""
 
-    def everything(_: GateKey) -> bool:
-        return True
 
-    return {
-        NAME_SERVERS: Service(needs_names, lambda: resolver.has_answered, ask_names),
-        NETWORK: Service(everything, lambda: fetcher.has_worked(None), ask_network),
-        OPEN_FILES: Service(everything, lambda: fetcher.has_worked(None), ask_files),
-        **{
-            name: Service(
-                partial(needs_proxy, proxy), partial(fetcher.has_worked, proxy), partial(fetcher.fault_of, proxy)
-            )
-            for name, proxy in fetcher.proxies.items()
-        },
-    }
+class _ProxyServer(Service):
+    def __init__(self, fetcher: Fetcher, proxy: Proxy) -> None:
+        self._fetcher = fetcher
+        self._proxy = proxy
+
+    def needs(self, gate: GateKey) -> bool:
+        return self._fetcher.may_use(gate, self._proxy)
+
+    def has_worked(self) -> bool:
+        return self._fetcher.has_worked(self._proxy)
+
+    async def probe(self) -> str:
+        return await self._fetcher.fault_of(self._proxy)

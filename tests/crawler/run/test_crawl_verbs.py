@@ -33,7 +33,7 @@ from anabranch.crawler.run.crawl_verbs import (
     facts_of_running,
     limits_note,
 )
-from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.explain import Evidence, UrlExplainer
 from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
 from anabranch.crawler.run.stopped_verbs import add_to_stopped
@@ -44,6 +44,17 @@ from tests.crawler.builder import memory_frontier
 from tests.rows import each_row
 
 A, B = "http://a.test/", "http://b.test/"
+
+
+class LastTrouble(Evidence):
+    """A trouble of each URL; keeps the threads in which it is asked for."""
+
+    def __init__(self, threads) -> None:
+        self.threads = threads
+
+    def trouble(self, *_):
+        self.threads.append(threading.current_thread())
+        return Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
 
 
 class Crawl:
@@ -83,23 +94,18 @@ class Crawl:
             limits=None,
             services=None,
             pool=None,
-            explainer=UrlExplainer(self.scope, Canonicalizer().key, book, trouble=self.trouble),
+            explainer=UrlExplainer(self.scope, Canonicalizer().key, book, evidence=LastTrouble(self.threads)),
             admission=None,
             is_shared=False,
         )
         self.followed = []
-        metrics = {"anabranch_pages_total": 1}
-        self.verbs = CrawlVerbs(
-            self.context,
-            self.parts,
-            lambda: {"phase": self.run_state.phase.value},
-            lambda: metrics,
-            self.followed.append,
-        )
+        self.verbs = CrawlVerbs(self.context, self.parts, self, self, self.followed.append)
 
-    def trouble(self, *_):
-        self.threads.append(threading.current_thread())
-        return Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
+    def facts(self):
+        return {"phase": self.run_state.phase.value}
+
+    def numbers(self):
+        return {"anabranch_pages_total": 1}
 
     async def ask(self, verb, **arguments):
         """The facts."""
@@ -130,7 +136,7 @@ async def test_a_store_that_waits_does_not_hold_up_the_status(crawl, monkeypatch
     """Known trouble: it is not asked. Trouble that begins just now: it is waited for no longer than a moment."""
     crawl.frontier.finish(await crawl.frontier.lease(), Outcome(OutcomeKind.FAILED, status=503))
     status = {"phase": "running", "trouble": "", "failures": []}
-    monkeypatch.setattr(crawl.verbs, "_status", lambda: dict(status))
+    monkeypatch.setattr(crawl, "facts", lambda: dict(status))
     is_back, operations = threading.Event(), type(crawl.frontier.core.operations)
     monkeypatch.setattr(operations, "failures", lambda _: {503: 1})
     assert [one["count"] for one in (await crawl.ask(STATUS))["failures"]] == [1]

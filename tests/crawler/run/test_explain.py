@@ -1,7 +1,5 @@
 """The explanation that `why` adds to the Frontier's facts about a URL."""
 
-from functools import partial
-
 import pytest
 
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, last_entry
@@ -12,8 +10,8 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused, while_stopped
-from anabranch.crawler.scope.scope import blocked_by, open_scope
+from anabranch.crawler.run.explain import Evidence, OrderEvidence, UrlExplainer, open_explainer, while_paused, while_stopped
+from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
 SEED = "http://a.test/"
@@ -65,11 +63,12 @@ def test_why_tells_the_last_trouble_of_a_url_that_is_still_to_be_fetched() -> No
     refused = Trouble(SEED, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
     asked: list[object] = []
 
-    def trouble(*given: object) -> Trouble:
-        asked.append(given)
-        return refused
+    class Refused(Evidence):
+        def trouble(self, *given: object) -> Trouble:
+            asked.append(given)
+            return refused
 
-    explainer = UrlExplainer(scope, Canonicalizer().key, {SEED}, trouble=trouble)
+    explainer = UrlExplainer(scope, Canonicalizer().key, {SEED}, evidence=Refused())
     said = {"subject": SEED, "hops": None, "state": "queued", "gate": "a.test"}
     assert explainer.explained("why", {"explanation": said, "now_s": 7.0})["last_trouble"] == refused._asdict()
     assert asked == [(SEED, "a.test", 7.0)]
@@ -123,6 +122,28 @@ def test_a_job_that_nobody_crawls_is_judged_by_its_own_order_and_seeds(tmp_path)
 ROBOTS = "http://a.test/robots.txt"
 
 
+class Logged(Evidence):
+    """Knows a crawl.log."""
+
+    def __init__(self, crawl_log):
+        self.crawl_log = crawl_log
+
+    def logged(self, url):
+        return last_entry(self.crawl_log, url)
+
+
+class Robots(Evidence):
+    """Knows the rules of each host."""
+
+    asks_robots = True
+
+    def robots(self, url, now_s):
+        return f"{url} at {now_s:g}"
+
+    def robots_verdict(self, url, now_s):
+        return f"verdict on {url} at {now_s:g}"
+
+
 def never_scheduled(url, state="never scheduled"):
     said = {"subject": url, "hops": None, "state": state, "queue": "q", "gate": None, "reason": "x"}
     return {"now_s": 5.0, "explanation": said}
@@ -136,7 +157,7 @@ def test_the_hops_of_a_url_that_has_ended_are_those_of_crawl_log(explainer, tmp_
             file.write(
                 crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, url=f"{SEED}{len(line)}", worker=1, hops=line))
             )
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, logged=partial(last_entry, log))
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=Logged(log))
     told = asking.explained("why", never_scheduled(f"{SEED}2", "ended"))
     assert told["explanation"]["hops"] == "LL"
     assert told["scope"].startswith("in scope after 2 hops (LL), by rule 2 (seeds)")
@@ -155,7 +176,7 @@ def test_a_url_that_only_crawl_log_knows_was_scheduled_once(explainer, tmp_path,
     """Another round has a new store: its pages are in crawl.log and in the archive."""
     log, url = tmp_path / "crawl.log", f"{SEED}page"
     log.write_bytes(crawl_log_line(CrawlLogEntry(logged_s=0.0, status=status, url=url, worker=1, hops="L")))
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, logged=partial(last_entry, log))
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=Logged(log))
     told = asking.explained("why", never_scheduled(url))["explanation"]
     assert (told["state"], told["hops"]) == (state, "L")
     assert reason in told["reason"]
@@ -175,7 +196,8 @@ def test_a_url_that_only_crawl_log_knows_was_scheduled_once(explainer, tmp_path,
 @pytest.mark.parametrize("state", ["queued", "waiting"])
 def test_a_queued_url_that_the_order_excludes_by_now_says_so_first(explainer, url, hops, reason, state) -> None:
     """Its queue's turn is no answer: it is not fetched then."""
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, is_blocked=blocked_by(["/no$"]))
+    blocking = CrawlOrder(scope=ScopeSection(block=("/no$",)))
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=OrderEvidence(blocking))
     facts = never_scheduled(url, state)
     facts["explanation"]["hops"] = hops
     assert asking.explained("why", facts)["explanation"]["reason"] == reason
@@ -183,7 +205,7 @@ def test_a_queued_url_that_the_order_excludes_by_now_says_so_first(explainer, ur
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:
     """Neither queue nor scope has to do with it; what is known of it is said."""
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, robots=lambda url, now_s: f"{url} at {now_s:g}")
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=Robots())
     told = asking.explained("why", never_scheduled(ROBOTS))
     assert "scope" not in told
     said = told["explanation"]
@@ -193,7 +215,7 @@ def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> Non
 
 def test_a_robots_txt_that_is_a_page_too_is_told_as_one(explainer) -> None:
     """A link leads to it, or the crawl asks for none."""
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, robots=lambda *_: "")
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=Robots())
     for one, facts in ((asking, never_scheduled(ROBOTS, "queued")), (explainer, never_scheduled(ROBOTS))):
         told = one.explained("why", facts)
         assert told["explanation"] == facts["explanation"]
@@ -236,14 +258,8 @@ def test_a_job_that_nobody_crawls_knows_of_a_robots_txt_what_its_log_knows(tmp_p
 
 def test_why_tells_what_robots_txt_decides_about_a_page(explainer) -> None:
     """While a crawl has its rules; for the robots.txt itself nothing is decided."""
-    asking = UrlExplainer(
-        explainer.scope,
-        explainer.key,
-        {SEED},
-        robots=lambda *_: "",
-        robots_verdict=lambda url, now_s: f"{url} at {now_s:g}",
-    )
-    assert asking.explained("why", never_scheduled(f"{SEED}x", "queued"))["robots"] == f"{SEED}x at 5"
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, evidence=Robots())
+    assert asking.explained("why", never_scheduled(f"{SEED}x", "queued"))["robots"] == f"verdict on {SEED}x at 5"
     assert "robots" not in asking.explained("why", never_scheduled(ROBOTS))
     assert "robots" not in explainer.explained("why", never_scheduled(f"{SEED}x"))
 

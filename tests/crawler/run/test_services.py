@@ -100,16 +100,38 @@ class World:
         visit.received(response()._replace(start_s=begun_s, end_s=now_s()))
         return Step.PROCEED
 
-    def service(self, name: str, *, has_worked: Callable[[], bool]) -> Service:
-        async def probe() -> str:
-            self.probes.append(asyncio.get_running_loop().time())
-            await asyncio.sleep(0.5)
-            return "no answer" if self.is_away(name) else ""
+    @property
+    def pages(self) -> int:
+        return len(self.visits)
 
-        def needs(gate: GateKey) -> bool:
-            return not (name == NAME_SERVERS and gate in self.cached)
 
-        return Service(needs, has_worked, probe)
+class OfWorld(Service):
+    """A service in a world; its probe takes half a second."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+
+    def needs(self, gate: GateKey) -> bool:
+        return not (self.name == NAME_SERVERS and gate in self.world.cached)
+
+    def has_worked(self) -> bool:
+        return bool(self.world.visits)
+
+    async def probe(self) -> str:
+        self.world.probes.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.5)
+        return "no answer" if self.world.is_away(self.name) else ""
+
+
+class Proxied(Service):
+    """A proxy that has let something through, or not yet."""
+
+    def __init__(self, *, has_worked: bool) -> None:
+        self._has_worked = has_worked
+
+    def has_worked(self) -> bool:
+        return self._has_worked
 
 
 class Crawl:
@@ -121,9 +143,9 @@ class Crawl:
         self.phases: list[tuple[float, Phase, str]] = []
         self.ended: Counter[str] = Counter()
         self.run_state = RunState(lambda _: None, self._phase)
-        known = {name: world.service(name, has_worked=lambda: bool(world.visits)) for name in world.outages}
+        known = {name: OfWorld(world, name) for name in world.outages}
         gates = ServiceGates(first_s, most_s)
-        self.services = Services(gates, frontier, self.run_state, known, lambda: bool(world.visits))
+        self.services = Services(gates, frontier, self.run_state, known, world)
         limit = PageLimit(None, on_reached=lambda: None)
         board, statistics = WorkerBoard(), CrawlStatistics(started_s=now_s())
         chain = (("fetch", world.fetch),)
@@ -338,8 +360,8 @@ def test_a_rule_of_a_proxy_ends_the_run_only_before_it_has_let_anything_through(
     async def main() -> None:
         async with memory_frontier("http://a.test/") as frontier:
             state = RunState(lambda _: None)
-            known = {"proxy http://p:1": Service(lambda _: True, lambda: has_worked)}
-            services = Services(ServiceGates(60.0, 0.0), frontier, state, known, lambda: True)
+            known = {"proxy http://p:1": Proxied(has_worked=has_worked)}
+            services = Services(ServiceGates(60.0, 0.0), frontier, state, known, CrawlStatistics(0.0))
             lease = await frontier.lease()
             refused = ProxyRefused("http://p:1", "does not connect", is_rule=True)
             judged: FetchError = services.judge(lease, refused)

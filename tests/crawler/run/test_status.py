@@ -49,7 +49,7 @@ class Run:
         log = ProgressLog(folder / "progress-statistics.log", frontier.core.now_s)
         self.progress = ProgressReporter(frontier, self.statistics, log, 20.0, frontier.core.now_s)
         gates = ServiceGates(60.0, 86_400.0)
-        self.services = Services(gates, frontier, self.run_state, {}, lambda: False)
+        self.services = Services(gates, frontier, self.run_state, {}, self.statistics)
         self.status = RunStatus(
             self.context, DiskWatch([], 0, self.run_state), frontier.core, self.progress, self.services
         )
