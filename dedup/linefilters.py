@@ -97,8 +97,9 @@ class LineFilter(ABC):
     def mark(self, keys: Sequence[bytes]) -> None:
         """Make keys known. Raises: StoreFull, OSError."""
 
+    @abstractmethod
     def sync(self) -> None:
-        """Make marked keys durable. Raises: OSError. Nothing is left to do if `mark` does it."""
+        """Make marked keys durable, if `mark` does not. Raises: OSError."""
 
     @abstractmethod
     def check(self) -> None:
@@ -246,6 +247,9 @@ class _Shared(LineFilter):
     def mark(self, keys: Sequence[bytes]) -> None:
         self._made.mark(keys)
 
+    def sync(self) -> None:
+        """`mark` does it."""
+
     def check(self) -> None:
         self._made.check()
 
@@ -307,6 +311,9 @@ class _Similar(LineFilter):
 
     def mark(self, keys: Sequence[bytes]) -> None:
         self._made.add_all(keys)
+
+    def sync(self) -> None:
+        """`mark` does it."""
 
     def check(self) -> None:
         raise NotImplementedError("a filter of similar URLs keeps nothing to verify it by")

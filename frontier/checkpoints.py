@@ -139,7 +139,7 @@ class Checkpoints:
         every_s: float = 60.0,
         *,
         marked: int = 0,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] | None = None,
         more: Callable[[], Mapping[str, str]] = dict,
         last_batch: LastBatch = NO_FOLDER,
     ) -> None:
@@ -197,7 +197,8 @@ class Checkpoints:
             with suppress(StoreUnavailable):  # it is kept in `failure`
                 self.now()
             if self.failure is not None:
-                self._on_change()
+                if self._on_change is not None:
+                    self._on_change()
                 return
 
     def _make(self) -> StoreUnavailable | None:

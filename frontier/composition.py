@@ -59,6 +59,10 @@ _DIED = "died"
 _COUNTED = "counted"
 
 
+def wake_nobody() -> None:
+    """The `on_change` of a host that never waits for the store."""
+
+
 def open_frontier(
     state: Path | None,
     order: FrontierOrder,
@@ -66,7 +70,7 @@ def open_frontier(
     store: FrontierStore | None = None,
     seen: SeenFilter | UniqParameters | str | None = None,
     clock: Clock | None = None,
-    on_change: Callable[[], None] = lambda: None,
+    on_change: Callable[[], None] = wake_nobody,
     board: Board | None = None,
 ) -> Frontier:
     """Open the Frontier with its state in the folder `state` (None: in memory only); blocks.

@@ -153,6 +153,10 @@ def run(steps: Steps[T]) -> T:
         return result
 
 
+def _no_question() -> None:
+    """Lets an event loop run between two steps."""
+
+
 def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
     """Return when all changes so far are durable and marked, and the answers are taken. Raises: StoreUnavailable."""
     parts.store_link.drain()
@@ -164,7 +168,7 @@ def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
         if parts.outbox.batch.is_empty:  # else answers have led to more, such as the change of a gate that was read
             break
     for _ in range(parts.admission.marking.slices):  # a step for each slice, so that an event loop can run in between
-        yield from asked(lambda: None)
+        yield from asked(_no_question)
         parts.store_link.drain()
 
 

@@ -88,7 +88,7 @@ class StoreLink:
         self.asked = 0  #: questions under way, those for heads left out
         self.unacknowledged = Unacknowledged(max_unacknowledged)
         self.waiting: StoreTrouble | None = None  #: for what, if a write failed and is tried again
-        self._report_trouble: Callable[[str], None] = lambda _: None
+        self._report_trouble: Callable[[str], None] | None = None
         self.failure: FrontierError | None = None
         self.queued = counters.queued  #: rows in the store: queued, waiting and leased
         self.retired = counters.retired  #: of these, rows of retired queues, by its last answer
@@ -236,7 +236,8 @@ class StoreLink:
         """Note for what this waits, empty: for nothing. Its time counts from the first failure, whatever the reason is."""
         since_s = self._clock() if self.waiting is None else self.waiting.since_s
         self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
-        self._report_trouble(what)
+        if self._report_trouble is not None:
+            self._report_trouble(what)
 
     @property
     def is_job_done(self) -> bool:

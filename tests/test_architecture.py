@@ -23,8 +23,10 @@ from scripts.budgets import ROOMS, Source, blocks, definitions, excesses, measur
 from scripts.measures import (
     circles,
     cycles,
+    dummy_lambdas,
     folder_cycles,
     foreign_assignments,
+    many_callables,
     median_lines,
     repeated_classes,
     row_makers,
@@ -56,6 +58,9 @@ ROW_MAKERS = {
     ("Row", "frontier/admission.py", "Admission._add_row"),
     ("Row._make", "frontier/stores/sql/reading.py", "row_of"),
 }
+MOST_DUMMY_LAMBDAS = 10
+#: The classes that take three callables or more: give a class the object whose methods it calls.
+OF_MANY_CALLABLES = ["frontier/stores/sql/worker.py:ShareWorker"]
 
 #: (room, other room) -> the files in it that may import the other (fnmatch patterns); there is no other arrow.
 ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -645,6 +650,30 @@ def test_the_house_keeps_its_measures(rooms: list[Source]) -> None:
     assert len(rooms) - len(console) <= MOST_FILES
     assert len(console) <= MOST_CONSOLE_FILES
     assert median_lines(rooms) >= LEAST_MEDIAN_LINES
+
+
+def test_a_class_takes_objects_and_not_their_methods(rooms: list[Source]) -> None:
+    """Few callables a constructor, and few functions that are given because one must be."""
+    assert set(many_callables(rooms)) <= {*OF_MANY_CALLABLES}
+    dummies = dummy_lambdas(rooms)
+    assert len(dummies) <= MOST_DUMMY_LAMBDAS, "\n".join(dummies)
+
+
+def test_callables_and_dummies_are_found() -> None:
+    """Parameters of constructors and fields of records count, by the name of a type, too; so does a lambda of a constant."""
+    files = [
+        source("dedup/a.py", "Clock = Callable[[], float]"),
+        source(
+            "dedup/b.py",
+            "class A:\n    def __init__(self, a: Clock, b: Callable[[], None] | None, *, c: Clock = lambda: 0.0): pass",
+        ),
+        source("dedup/c.py", "class B(NamedTuple):\n    a: Clock\n    b: Clock\n    c: Clock\n    d: int"),
+        source(
+            "dedup/d.py", "class C:\n    def __init__(self, a: Clock, b: Clock, c: list[int]): pass\nf = lambda x: x"
+        ),
+    ]
+    assert many_callables(files) == ["dedup/b.py:A", "dedup/c.py:B"]
+    assert dummy_lambdas(files) == ["dedup/b.py:2"]
 
 
 def test_what_changes_another_object_is_found() -> None:

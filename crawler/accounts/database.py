@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -299,8 +300,9 @@ Row = tuple[Any, ...]
 class AccountsView(AbstractContextManager["AccountsView"]):
     """Reads the accounts of a job as they were last written (`Accounts.sync`). Memory: a page of rows. Raises: OSError."""
 
-    def __init__(self, state: Path, on_close: Callable[[], None] = lambda: None) -> None:
-        self._on_close = on_close
+    def __init__(self, state: Path, temporary: TemporaryDirectory[str] | None = None) -> None:
+        """`temporary`: a folder that is removed with the view."""
+        self._temporary = temporary
         self._file = state / ACCOUNTS_FILE
         if not self._file.is_file():
             raise FileNotFoundError(2, "there are no accounts yet", str(self._file))
@@ -314,7 +316,8 @@ class AccountsView(AbstractContextManager["AccountsView"]):
         """Close the connection. A second call does nothing."""
         if not self._connection.closed:
             self._connection.close()
-            self._on_close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
 
     def total(self) -> Totals:
         """The totals of all hosts together."""

@@ -33,7 +33,7 @@ def connected(
     *,
     is_reader: bool = False,
     pragmas: Sequence[str] = (),
-    begin: Callable[[Connection], None] = lambda _: None,
+    begin: Callable[[Connection], None] | None = None,
 ) -> Connection:
     """Open a connection of `engine_for` and call `begin`, which may make tables, in its first transaction.
 
@@ -45,8 +45,9 @@ def connected(
     def connect() -> Connection:
         connection = engine.connect()
         try:
-            with connection.begin():
-                begin(connection)
+            if begin is not None:
+                with connection.begin():
+                    begin(connection)
         except BaseException:
             connection.close()
             raise

@@ -231,7 +231,7 @@ def _remove(
     removed = 0
     if found:
         logged = (
-            nullcontext(lambda _: None)  # a program that embeds the Frontier has no log of ours
+            nullcontext()  # a program that embeds the Frontier has no log of ours
             if job is None
             else removal_log(job, frontier.now_s, extra_info=order.logs.extra_info)
         )

@@ -9,7 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
@@ -54,22 +54,22 @@ Show: TypeAlias = Callable[[int, int, int], None]
 def live_totals(fd: int, *, quiet: bool) -> Iterator[Show]:
     """Show the progress of reading `fd` on standard error, if that is a terminal and neither `fd` nor standard output is."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal or os.isatty(fd) or os.isatty(1):
-        yield lambda *_: None
-        return
+    is_shown = not quiet and console.is_terminal and not os.isatty(fd) and not os.isatty(1)
     about = os.fstat(fd)
     size_bytes = about.st_size if stat.S_ISREG(about.st_mode) else None
     began_s = shown_s = time.monotonic()
 
     def show(lines: int, new: int, read_bytes: int) -> None:
         nonlocal shown_s
+        if live is None:
+            return
         now_s = time.monotonic()
         if now_s - shown_s >= REFRESH_S:
             shown_s = now_s
             part = min(read_bytes / size_bytes, 1.0) if size_bytes else None
             live.update(Text(progress_line(lines, new, now_s - began_s, part)), refresh=True)
 
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with Live(console=console, auto_refresh=False, transient=True) if is_shown else nullcontext() as live:
         yield show
 
 

@@ -236,7 +236,7 @@ def view_of(rows: Iterable[CountedRow]) -> AccountsView:
             database.add_rows(counted, _joined(runs))
         finally:
             database.close()
-        return AccountsView(folder, kept.cleanup)
+        return AccountsView(folder, kept)
 
 
 def _joined(runs: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -95,7 +95,7 @@ def css_as_text(body: bytes, content_type: str) -> str:
 
 def plain_as_text(body: bytes, content_type: str) -> str:
     """Decode a document whose format has no declaration of an encoding."""
-    return _in_utf8(body, content_type, lambda _: None).text.decode(UTF_8, "replace")
+    return _in_utf8(body, content_type, None).text.decode(UTF_8, "replace")
 
 
 @remembered(64)
@@ -155,11 +155,13 @@ def _percent(run: str, codec: str) -> str:
 
 
 def _in_utf8(
-    body: bytes, content_type: str, declared_inside: Callable[[bytes], str | None], top_domain: str = ""
+    body: bytes, content_type: str, declared_inside: Callable[[bytes], str | None] | None, top_domain: str = ""
 ) -> Decoded:
     mark = next((mark for mark in _BOMS if body.startswith(mark)), b"")
     body, is_guessed = body[len(mark) :], False
-    encoding = _BOMS.get(mark) or encoding_of_label(mime_type(content_type).charset or "") or declared_inside(body)
+    encoding = _BOMS.get(mark) or encoding_of_label(mime_type(content_type).charset or "")
+    if encoding is None and declared_inside is not None:
+        encoding = declared_inside(body)
     if encoding is None:
         encoding = UTF_8 if _is_utf8(body) else _guessed(body, top_domain)
         is_guessed = encoding != UTF_8

@@ -60,9 +60,9 @@ class HttpExchange:
         body: Body,
         options: FetchOptions,
         limits: FetchLimits,
-        may_send: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] | None,
     ) -> None:
-        """`attempts` records how a connection is made; the answer's body goes into `body`; `may_send` is asked last."""
+        """`attempts` records how a connection is made; `body` gets the answer's body; `may_send` is asked last, if given."""
         self._request = request
         self._attempts = attempts
         self._body = body
@@ -112,7 +112,7 @@ class HttpExchange:
             connector.release(origin.key, connection, is_complete=is_complete)
 
     def _check_worker(self) -> None:
-        if not self._may_send():
+        if self._may_send is not None and not self._may_send():
             raise HostTakenOver("another worker may crawl this host by now")
 
     async def _connect(self, connector: Connector) -> HttpConnection:

@@ -96,7 +96,7 @@ class Fetcher:
         clock: Callable[[], float],
         sites: Iterable[SiteOptions] = (),
         connections: ConnectionLimits | None = None,
-        may_send: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] | None = None,
     ) -> None:
         """`may_send` is asked before each request; if it denies, HostTakenOver is raised.
 

@@ -100,7 +100,7 @@ SHARES_OF_DATABASE = 128
 SHARES_OF_PROCESSES = 16
 
 
-def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> ChosenJob:
+def choose(wanted: CrawlRequest, find_shared: FindShared | None = None) -> ChosenJob:
     """Read the order; writes nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat, OrderDamaged."""
     layers = wanted.layers
     job = job_of(layers)
@@ -231,8 +231,15 @@ def _check_name(directory: Path) -> None:
     refuse_embedded(directory)
 
 
-def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, directory: Path) -> SharedOrder | None:
-    """The job of several workers in the database that the order names, or in the file of the job's folder."""
+def _shared(
+    find_shared: FindShared | None, layers: Sequence[Layer], own: Path | None, directory: Path
+) -> SharedOrder | None:
+    """The job of several workers in the database that the order names, or in the file of the job's folder.
+
+    `find_shared` None: the caller asks for none.
+    """
+    if find_shared is None:
+        return None
     with suppress(OrderError):  # it is said when the whole order is read
         layers = layers if own is None else [*layers, job_layer(own)]
     store = merged(layers).get("frontier", {}).get("store")

@@ -26,7 +26,7 @@ from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
-from anabranch.frontier.composition import check_order, open_frontier, share_rule_of
+from anabranch.frontier.composition import check_order, open_frontier, share_rule_of, wake_nobody
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS, FilterChoice, filter_choice
 from anabranch.frontier.filters import SharedFilter, open_shared
@@ -35,7 +35,7 @@ from anabranch.frontier.jobfolder import STORE_FILE, has_store
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
-from anabranch.frontier.policies.hosts import IpOf
+from anabranch.frontier.policies.hosts import IpOf, unknown_address
 from anabranch.frontier.policies.sheets import Override, Settings
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.fairness import WorkerLimits
@@ -58,10 +58,6 @@ _FETCHES = 2
 def has_begun(state: Path) -> bool:
     """Whether the job with this state folder has seeds, and its round a queue. Raises: StorageError."""
     return has_seeds(state.parent) and ordered_round(state) is None
-
-
-def unknown_address(host: str) -> None:
-    """Knows no address: for commands that do not crawl and so ask no name server."""
 
 
 def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address, *, is_view: bool = False) -> FrontierOrder:
@@ -154,7 +150,7 @@ def open_job(
     *,
     clock: Clock | None = None,
     ip_of: IpOf = unknown_address,
-    on_change: Callable[[], None] = lambda: None,
+    on_change: Callable[[], None] = wake_nobody,
 ) -> Frontier:
     """Open the Frontier of the job with this state folder, by its order; blocks.
 
@@ -206,7 +202,7 @@ def open_share_holder(
     *,
     clock: Clock | None = None,
     ip_of: IpOf = unknown_address,
-    on_change: Callable[[], None] = lambda: None,
+    on_change: Callable[[], None] = wake_nobody,
 ) -> Frontier:
     """Open the Frontier of one of the workers of a job, by the job's order; blocks.
 

@@ -73,8 +73,8 @@ _UNWANTED = frozenset(
 class CandidateMaker:
     """Makes candidates of URLs: with their key for dedup and the tag of the seed that leads to them."""
 
-    key: KeyOf = lambda _: None
-    tags: SourceTags = field(default_factory=SourceTags)
+    key: KeyOf
+    tags: SourceTags
 
     def candidate(self, url: str, seed: str, hops: str = "", *, force: bool = False) -> Candidate:
         """The candidate for a URL that this seed leads to. Raises: UserFunctionFailed."""
@@ -172,7 +172,7 @@ class Seeding:
     book: Book
     scope: Scope
     frontier: AsyncFrontier
-    maker: CandidateMaker = field(default_factory=CandidateMaker)
+    maker: CandidateMaker
     _: KW_ONLY
     sitemaps: bool = False
     given: Callable[[list[Candidate]], Awaitable[None]] | None = None

@@ -74,7 +74,7 @@ from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.shared_worker import count_left_over
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
-from anabranch.frontier.composition import assignment_of, clear_filter, share_rule_of
+from anabranch.frontier.composition import assignment_of, clear_filter, share_rule_of, wake_nobody
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
 from anabranch.frontier.jobfolder import JOBS, STATE, STORE_FILE, has_store, is_job
@@ -493,7 +493,7 @@ def _opened(part: Path, address: str = "") -> Iterator[SqlStore]:
     file = part / "state" / STORE_FILE
     try:
         store = SqlStore(address or file)
-        store.open(_identity(address) if address else identity_of(file), time.time(), lambda: None)
+        store.open(_identity(address) if address else identity_of(file), time.time(), wake_nobody)
         try:
             yield store
         finally:

@@ -104,12 +104,14 @@ def _written(
     note: Note,
     *,
     is_titled: bool = False,
-    is_shown: Callable[[str, str], bool] = lambda _section, _key: True,
+    is_shown: Callable[[str, str], bool] | None = None,
 ) -> Iterator[str]:
-    """The sections one by one; those without a key to show are left out."""
+    """The sections one by one; those without a key to show are left out; `is_shown` None: all are."""
     dumped = order.model_dump(mode="json", by_alias=True)
     for section in KEYS:
-        values = {key: value for key, value in dumped[section].items() if is_shown(section, key)}
+        values = dumped[section]
+        if is_shown is not None:
+            values = {key: value for key, value in values.items() if is_shown(section, key)}
         if not values:
             continue
         title = [f"# {title_of(SECTIONS[section])}"] if is_titled else []

@@ -36,6 +36,7 @@ from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.addresses import MIME, Lookup
 from anabranch.crawler.fetch.response import Body, Response
 from anabranch.crawler.job.journal import Journal
+from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.visit import ChainDecision, Step, Visit
@@ -99,7 +100,7 @@ class Recorder:
         clock: Callable[[], float],
         *,
         exchanges: ExchangeMaker | None = None,
-        source_of: Callable[[bytes | None], str | None] = lambda _: None,
+        tags: SourceTags | None = None,
         links: bool = False,
         extra_info: bool = False,
         round_number: int = 1,
@@ -107,7 +108,7 @@ class Recorder:
         self._journal = journal
         self._clock = clock
         self._exchanges = exchanges
-        self._source_of = source_of
+        self._tags = tags
         self._links = links
         self._extra_info = extra_info
         self._round_number = round_number
@@ -200,6 +201,10 @@ class Recorder:
             extra=self._extra(found if isinstance(found, Response) else None),
         )
         return crawl_log_line(entry)
+
+    def _source_of(self, payload: bytes | None) -> str | None:
+        """The source of the seed that led to a URL, if the order wants it."""
+        return None if self._tags is None else self._tags.tag_of(payload)
 
     def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
         """The page's line if its try failed or a processor broke, then those of its lost links; None if all is well."""

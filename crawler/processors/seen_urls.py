@@ -40,7 +40,7 @@ class SeenUrls:
         unseen: Callable[[Sequence[bytes]], Sequence[bool]] | None,
         slots: int = _SLOTS,
         recent_links: int = _RECENT_LINKS,
-        count: Callable[[int], None] = lambda _: None,
+        count: Callable[[int], None] | None = None,
     ) -> None:
         assert slots.bit_count() == 1, "a power of two"
         self._lookups = None if unseen is None else LookupBatcher(unseen)
@@ -62,7 +62,8 @@ class SeenUrls:
                 recent.add(link)
         if len(recent) > self._max_recent:
             recent.clear()
-        self._count(len(links) - len(unseen))
+        if self._count is not None:
+            self._count(len(links) - len(unseen))
         return unseen
 
     async def are_new(self, urls: Sequence[str], keys: Sequence[bytes | None]) -> Sequence[bool]:

@@ -55,7 +55,7 @@ async def follow_redirects(
     get: Callable[..., Awaitable[Response]],
     url: str,
     timeout_s: float,
-    known: Callable[[str], RobotsRules | None] = lambda _: None,
+    known: Callable[[str], RobotsRules | None] | None = None,
 ) -> Followed:
     """Fetch a robots.txt by `get` (`Fetcher.get`), and follow at most five redirects, up to rules that are `known`.
 
@@ -70,7 +70,7 @@ async def follow_redirects(
         target = None if location is None else canonical(location, found.url)
         if target is None:
             break
-        found = found._replace(url=target, is_redirected=True, rules=known(target))
+        found = found._replace(url=target, is_redirected=True, rules=None if known is None else known(target))
         if found.rules is not None:
             break
         try:

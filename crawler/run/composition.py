@@ -238,7 +238,7 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
         clock=context.clock,
         sites=map(site_of, order.site),
         connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
-        may_send=(lambda: True) if frontier.hosting is None else frontier.hosting.may_lease,
+        may_send=None if frontier.hosting is None else frontier.hosting.may_lease,
     )
 
 
@@ -263,7 +263,7 @@ def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker
         files.journal,
         context.clock,
         exchanges=exchanges,
-        source_of=tags.tag_of if order.job.source_tags else lambda _: None,
+        tags=tags if order.job.source_tags else None,
         links=order.write.links,
         extra_info=order.logs.extra_info,
         round_number=round_of_run(context.job.state),

@@ -144,7 +144,9 @@ class UrlExplainer:
         if state == UrlState.ENDED.value and (rule := self.evidence.skipped_by(url)) is not None:
             if describe(FetchStatus.SKIPPED) in explanation["reason"]:
                 words = f"{_rule_words(rule)}; `anabranch retry JOB --trap` queues such URLs again"
-        elif state == UrlState.QUEUED.value and url not in self.seeds and (rule := self.evidence.skips(url)) is not None:
+        elif (
+            state == UrlState.QUEUED.value and url not in self.seeds and (rule := self.evidence.skips(url)) is not None
+        ):
             words = f"{_rule_words(rule)}: one in {SAMPLED} is fetched, the others end with {FetchStatus.SKIPPED:d}"
         if not words:
             return facts
@@ -166,7 +168,11 @@ class UrlExplainer:
         if explanation["state"] in _QUEUED and (end := self._end_of_queued(url, explanation["hops"] or "")):
             reason = f"{end}; {explanation['reason']}"
             facts = {**facts, "explanation": {**explanation, "reason": reason}}
-        return {**facts, "scope": self.scope_words(url, explanation["hops"]), **({} if verdict is None else {"robots": verdict})}
+        return {
+            **facts,
+            "scope": self.scope_words(url, explanation["hops"]),
+            **({} if verdict is None else {"robots": verdict}),
+        }
 
     def with_trouble(self, facts: Facts) -> Facts:
         """The facts with the last trouble of their URL, for which logs may be read (blocks). Any thread may call it."""

@@ -103,7 +103,7 @@ class RunLimits:
             self._began_s = None
             self._set_timer()
 
-    def reached(self, cause: Cause, lift: Callable[[], None]) -> None:
+    def reached(self, cause: Cause, lift: Callable[[], None] | None = None) -> None:
         """A limit is reached: end the run or pause it, as the order says. `lift` is called if the operator resumes it."""
         if self._order.on_limit == "pause":
             self._run_state.pause(cause, lift=lift)
@@ -123,7 +123,7 @@ class RunLimits:
             # A time limit that was reached needs no lifting: its timer is over.
             loop = asyncio.get_running_loop()
             left_s = self._began_s + self._order.time_s - loop.time()
-            self._timer = loop.call_later(left_s, self.reached, Cause.TIME, lambda: None)
+            self._timer = loop.call_later(left_s, self.reached, Cause.TIME)
 
     def _lift_pages(self) -> None:
         self.pages.lift()  # `pages` may not be there yet when it is named

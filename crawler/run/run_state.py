@@ -37,7 +37,7 @@ class Phase(Enum):
 
 class _Pause(NamedTuple):
     reason: str
-    lift: Callable[[], None]  #: called if the operator resumes the crawl
+    lift: Callable[[], None] | None  #: called if the operator resumes the crawl
 
 
 class RunState:
@@ -46,7 +46,7 @@ class RunState:
     def __init__(
         self,
         notify: Callable[[str], None],
-        on_phase: Callable[[Phase, str], None] = lambda *_: None,
+        on_phase: Callable[[Phase, str], None] | None = None,
         *,
         is_resumable: bool = True,
     ) -> None:
@@ -69,7 +69,7 @@ class RunState:
         self._frontier, self.wait_reason = frontier, ""
         self._apply()
 
-    def pause(self, cause: Cause, reason: str = "", lift: Callable[[], None] = lambda: None) -> None:
+    def pause(self, cause: Cause, reason: str = "", lift: Callable[[], None] | None = None) -> None:
         """Begin no fetch until the cause is gone. `lift` is called if the operator resumes the crawl."""
         is_new = cause not in self._pauses
         self._pauses[cause] = _Pause(reason or cause.value, lift)
@@ -86,7 +86,9 @@ class RunState:
     def resume_all(self) -> None:
         """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""
         for cause in [cause for cause in self._pauses if cause is not Cause.DISK]:
-            self._pauses[cause].lift()
+            lift = self._pauses[cause].lift
+            if lift is not None:
+                lift()
             self.resume(cause)
 
     def wait(self, reason: str) -> None:
@@ -142,7 +144,8 @@ class RunState:
         phase = self.phase
         if phase is not self._reported:
             self._reported = phase
-            self._on_phase(phase, self.in_words)
+            if self._on_phase is not None:
+                self._on_phase(phase, self.in_words)
         if self._frontier is None or phase is Phase.DRAINING:
             return
         if self._pauses:

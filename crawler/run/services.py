@@ -277,7 +277,6 @@ def _clock_time(at_s: float) -> str:
 
 def known_services(resolver: Resolver, fetcher: Fetcher) -> dict[str, Service]:
     """The services that each crawl has, and its proxies."""
-
     return {
         NAME_SERVERS: _NameServers(resolver, fetcher),
         NETWORK: _Network(fetcher),

@@ -223,7 +223,7 @@ class SharedJob:
 
     # What all are to do
 
-    def want(self, wanted: Wish, notify: Callable[[str], None] = lambda _: None) -> Facts:
+    def want(self, wanted: Wish, notify: Callable[[str], None]) -> Facts:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
 
         A job in a database is stopped or resumed without workers, too: those that start later obey it. `notify` gets a line

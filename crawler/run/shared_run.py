@@ -102,6 +102,10 @@ class _News(NamedTuple):
     tickets: int  #: of this worker, since it joined
 
 
+def _nothing_carried() -> None:
+    """Follows a transaction that carried no counts."""
+
+
 class SharedRun:
     """The part of one worker, for one run of the controller."""
 
@@ -272,7 +276,7 @@ class SharedRun:
         """Write what was counted since the last transaction of the Frontier, in this one (its store's thread)."""
         counted = None if self._parts is None else self._parts.accounts.uncarried()
         if self._parts is None or counted is None:
-            return lambda: None
+            return _nothing_carried
         put_counted(connection, self._counting_name, self._epoch, counted)
         return self._parts.accounts.carried
 

@@ -59,7 +59,7 @@ async def crawl_shared(
     outside: Surroundings,
     machine_s: Callable[[], float],
     address: Path | str,
-    begins: Callable[[CrawlController], None] = lambda _: None,
+    begins: Callable[[CrawlController], None] | None = None,
 ) -> int:
     """Join the workers of the job at this address and crawl; the exit code. Raises: StaysAway; as `join` and a crawl do.
 
@@ -82,7 +82,8 @@ async def crawl_shared(
         member = await asyncio.to_thread(SharedRun, database, order, job, joined, who)
         clock = steady_clock(epoch=lambda: joined.now_s)
         controller = CrawlController(order, job, wanted.seeds, outside, member, clock)
-        begins(controller)
+        if begins is not None:
+            begins(controller)
         code = await controller.run()
         facts = controller.facts
         has_tried_all = facts is not None and all(seed.status for seed in facts.seeds)

@@ -86,18 +86,18 @@ class ParameterRules:
         """The number of templates that are remembered."""
         return self._count
 
-    def learn(self, url: str, signature_of: Callable[[Template], bytes | None]) -> list[Template]:
+    def learn(self, url: str, signature_of: Callable[[Template], bytes | None] | None) -> list[Template]:
         """A URL was answered: the templates of which the rule is undone by it.
 
-        `signature_of` tells what is compared of the answer; None: it is like no other. It is not called for a template of
-        which two URLs differ.
+        `signature_of` tells what is compared of the answer. If it or its result is None, the answer is like no other. It is not
+        called for a template of which two URLs differ.
         """
         undone = []
         for template in templates_of(url):
             known = self._find(template)
             if known is not None and known.equal < 0:
                 continue
-            signature = signature_of(template)
+            signature = None if signature_of is None else signature_of(template)
             if known is None:
                 self._remember(template, _Known(signature or b"", -1 if signature is None else 1))
             elif signature == known.signature:
@@ -108,7 +108,7 @@ class ParameterRules:
 
     def keep(self, url: str) -> list[Template]:
         """The parameters of this URL matter, whatever was learnt: the templates of which the rule is undone by it."""
-        return self.learn(url, lambda _: None)
+        return self.learn(url, None)
 
     def skips(self, url: str) -> Template | None:
         """The rule by which a URL is not fetched; None: fetch it. Each call counts: of `SAMPLED` the last one is fetched."""

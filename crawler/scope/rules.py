@@ -70,7 +70,7 @@ class DecideRule(NamedTuple):
     name: str  #: its kind, or the function's name
     words: str  #: what it does, for the operator
     ask: Ask
-    detail: Callable[[str], str] = lambda _url: ""  #: URL -> the entry of the rule that decides; empty if it has none
+    detail: Callable[[str], str] | None = None  #: URL -> the entry of the rule that decides; None: it has no entries
     threshold: Threshold | None = None  #: it does not decide about URLs below it; None: no such URLs are known
     by_hops: bool = False  #: it looks at the hops alone
 

@@ -108,7 +108,7 @@ class Scope:
         results = []
         for number, rule in enumerate(self.rules, 1):
             decision = rule.ask(*target)
-            detail = "" if decision is None else rule.detail(target.url)
+            detail = "" if decision is None or rule.detail is None else rule.detail(target.url)
             results.append(RuleResult(number, rule.name, rule.words, decision, detail))
         return results
 

@@ -170,7 +170,7 @@ class Operations:
         self,
         matches: Callable[[str], bool],
         queue: QueueKey | None = None,
-        note: Callable[[Sequence[Head]], object] = lambda _: None,
+        note: Callable[[Sequence[Head]], object] | None = None,
     ) -> int:
         """End every queued URL that matches and is not leased, as disregarded with status -6000; returns how many.
 
@@ -280,12 +280,13 @@ class Operations:
                 return
             after = page[-1].row[:4]
 
-    def _remove(self, heads: list[Head], note: Callable[[Sequence[Head]], object]) -> int:
+    def _remove(self, heads: list[Head], note: Callable[[Sequence[Head]], object] | None) -> int:
         leases = self._parts.leases.ordinals()
         heads = [head for head in heads if head.row.ordinal not in leases]
         if not heads:
             return 0
-        note(heads)
+        if note is not None:
+            note(heads)
         rows = [head.row for head in heads]
         schedule = self._parts.schedule
         ordinals = {row.ordinal for row in rows}

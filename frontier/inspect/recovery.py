@@ -59,7 +59,7 @@ class RecoveryJournal:
         failures: bool = False,
         disregarded: bool = False,
         canonical: Callable[[str], str | None] = lambda url: url,
-        key: Callable[[str], bytes | None] = lambda _: None,
+        key: Callable[[str], bytes | None] | None = None,
     ) -> None:
         self.cuts: dict[Path, str] = {}  #: where a file ends too early, in words; complete after a pass
         self.skipped = 0  #: queued lines of the last pass with a URL that is not to be fetched
@@ -82,7 +82,7 @@ class RecoveryJournal:
         for place, tag, fields in self._lines(self._known_tags):
             url = self._url(fields)
             if url is not None:
-                yield Known(place, url, self._key(url), outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
+                yield Known(place, url, self._key_of(url), outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
 
     def queued(self) -> Iterator[Queued]:
         """The second pass: URLs that were queued, with known ones among them."""
@@ -96,7 +96,10 @@ class RecoveryJournal:
                 self.skipped += 1
             else:
                 via = fields[2] if len(fields) > 2 and len(fields[2]) > 1 else None
-                yield Queued(place, Candidate(url, self._key(url), hops), via)
+                yield Queued(place, Candidate(url, self._key_of(url), hops), via)
+
+    def _key_of(self, url: str) -> bytes | None:
+        return None if self._key is None else self._key(url)
 
     def _url(self, fields: list[str]) -> str | None:
         return self._canonical(fields[0]) if "://" in fields[0] else None

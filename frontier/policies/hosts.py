@@ -65,6 +65,10 @@ def is_address(host: str) -> bool:
     return host.startswith("[") or _IPV4.fullmatch(host) is not None
 
 
+def unknown_address(host: str) -> None:
+    """Knows no address: for programs that do not fetch and so ask no name server."""
+
+
 def address_of(host: str, ip_of: IpOf) -> str | None:
     """The host's address without brackets: the host itself if it is an address, else the answer of `ip_of`."""
     return host.strip("[]") if is_address(host) else ip_of(host)

@@ -320,7 +320,7 @@ class GateMaker:
         self._sheets = sheets if sheets is not None and sheets.has_host_settings and not is_off else None
         self._group_of = group_of
         self.has_groups = group_of is not None and not is_off  #: hosts may belong to a group
-        self._on_new_gate: Callable[[Gate], None] = lambda _: None
+        self._on_new_gate: Callable[[Gate], None] | None = None
 
     def set_politeness(self, politeness: Politeness, group_politeness: Politeness) -> None:
         """Make gates by these rules from now on."""
@@ -343,7 +343,8 @@ class GateMaker:
             gate = self.group_gate(key)
         else:
             gate = Gate(name_id(key), key, self.politeness_of(key), backoff=self._backoff)
-        self._on_new_gate(gate)
+        if self._on_new_gate is not None:
+            self._on_new_gate(gate)
         return gate
 
     def group_gate(self, key: GateKey) -> Gate:

@@ -116,7 +116,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         queue: FrontierQueue,
         identity: Identity,
         folder: Path | None,
-        on_close: Callable[[FrontierRequestQueueClient], None] = lambda _: None,
+        on_close: Callable[[FrontierRequestQueueClient], None] | None = None,
     ) -> None:
         """`on_close` is called when it is dropped or closed."""
         self._queue = queue
@@ -133,7 +133,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         settings: Mapping[str, object],
         *,
         name: str | None = None,
-        on_close: Callable[[FrontierRequestQueueClient], None] = lambda _: None,
+        on_close: Callable[[FrontierRequestQueueClient], None] | None = None,
     ) -> Self:
         """Open or create the queue in a folder, None: in memory. Raises: as `FrontierQueue.open`."""
         if folder is None:
@@ -164,7 +164,8 @@ class FrontierRequestQueueClient(RequestQueueClient):
     async def close(self) -> None:
         """Write all and release the folder."""
         self.folder = None
-        self._on_close(self)
+        if self._on_close is not None:
+            self._on_close(self)
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
@@ -186,7 +187,8 @@ class FrontierRequestQueueClient(RequestQueueClient):
         """Remove the queue and all that it wrote, and its folder if that is empty then."""
         self._is_dropped = True
         folder, self.folder = self.folder, None
-        self._on_close(self)
+        if self._on_close is not None:
+            self._on_close(self)
         if folder is not None:
             await asyncio.to_thread((folder / IDENTITY_FILE).unlink, missing_ok=True)
         await self._queue.drop()

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.composition import open_frontier, wake_nobody
 from anabranch.frontier.filterchoice import loss_warning
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.hostfolder import HostFolder
@@ -40,7 +40,7 @@ class EmbeddedJob:
         folder: Path | None,
         settings: Mapping[str, object],
         *,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = wake_nobody,
         clock: Clock | None = None,
         max_unacknowledged: int | None = None,
     ) -> None:

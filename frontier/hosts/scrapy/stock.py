@@ -23,6 +23,7 @@ from anabranch.frontier.hosts.scrapy.engine import Engine
 from anabranch.frontier.hosts.scrapy.settings import FRONTIER, UNAVAILABLE, folder
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import parse_policy
+from anabranch.frontier.policies.hosts import unknown_address
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.seen import SeenFilter
 
@@ -108,7 +109,7 @@ class FrontierPriorityQueue:
         self._kinds = downstream_queue_cls, start_queue_cls
         self._key = key
         policy = crawler.settings.getdict(FRONTIER).get("policy", FrontierOrder().policy)
-        self._assign = parse_policy(policy, ip_of=lambda _: None, imported=user_function)
+        self._assign = parse_policy(policy, ip_of=unknown_address, imported=user_function)
         self._queues: dict[QueueKey, ScrapyPriorityQueue] = {}  # the first one is served next
         for name, priorities in (startprios or {}).items():
             self._queues[QueueKey(name)] = self._made(QueueKey(name), priorities)

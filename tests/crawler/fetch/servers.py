@@ -134,7 +134,7 @@ class Web:
         *sites: SiteOptions,
         scratch: Scratch | None = None,
         connections: ConnectionLimits | None = None,
-        may_send: Callable[[], bool] = lambda: True,
+        may_send: Callable[[], bool] | None = None,
         **options: Any,
     ) -> Fetcher:
         """A fetcher that may fetch from here; `options` are those of `FetchOptions`."""

@@ -11,7 +11,7 @@ import structlog
 
 from anabranch.crawler.job import seeding as seeding_module
 from anabranch.crawler.job.seeding import HIDDEN, CandidateMaker, SeedFact, Seeding, schedule_all
-from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.userfunctions import KEY, UserFunctionFailed
@@ -100,7 +100,7 @@ def scope():
 
 @pytest.fixture
 def seeding(book, scope, frontier):
-    return Seeding(book, scope, frontier)
+    return Seeding(book, scope, frontier, maker())
 
 
 def given(*urls):
@@ -208,7 +208,7 @@ async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> N
     store = AskedStore()
     core = build(store=store, politeness=HASTE).core
     async with AsyncFrontier(lambda on_change: core) as frontier:
-        seeding = Seeding(book, scope, frontier)
+        seeding = Seeding(book, scope, frontier, maker())
         await seeding.begin(given(A, B, C))
         await end(frontier, DONE, 200)
         await seeding.facts({})
@@ -234,7 +234,7 @@ async def test_seeds_wait_until_the_store_has_caught_up(book, scope) -> None:
         lease = core.lease()
         core.finish(lease, Outcome(kind=DONE, status=200))
         assert core.wake().at_s is None, "the store is behind"
-        await Seeding(book, scope, frontier).begin(given(A, B))
+        await Seeding(book, scope, frontier, maker()).begin(given(A, B))
         assert core.pending == 2
 
 
@@ -273,7 +273,7 @@ class SlowBook(SeedBook):
 async def test_the_book_is_written_off_the_loop_and_by_one_at_a_time(tmp_path, scope, frontier) -> None:
     """A disk that takes its time holds up nobody else, and two redirects do not tear each other's lines."""
     with SlowBook(tmp_path / "slow.jsonl") as book:
-        seeding = Seeding(book, scope, frontier)
+        seeding = Seeding(book, scope, frontier, maker())
         tasks = [asyncio.create_task(seeding.redirected(url, A)) for url in (B, C)]
         await settle()
         assert not any(task.done() for task in tasks)
@@ -287,7 +287,7 @@ async def test_the_book_is_written_off_the_loop_and_by_one_at_a_time(tmp_path, s
 async def test_a_cancelled_redirect_is_written_to_the_end(tmp_path, scope, frontier) -> None:
     """Nobody else may write while the thread still does."""
     with SlowBook(tmp_path / "slow.jsonl") as book:
-        seeding = Seeding(book, scope, frontier)
+        seeding = Seeding(book, scope, frontier, maker())
         task = asyncio.create_task(seeding.redirected(B, A))
         await settle()
         task.cancel()
@@ -345,7 +345,7 @@ async def test_a_seed_that_the_filter_hides_is_told_and_queued_by_force(book, sc
     """It is in no state, which is not the same as known; the other seeds are added all the same."""
     core = build(seen=Hiding(), politeness=HASTE).core
     async with AsyncFrontier(lambda _: core) as frontier:
-        seeding = Seeding(book, scope, frontier)
+        seeding = Seeding(book, scope, frontier, maker())
         assert await seeding.add(given(A, B)) == [("new", ""), HIDDEN]
         assert core.pending == 1
         assert await seeding.add(given(A, B), force=True) == [("known", "queued"), ("new", "")]
@@ -357,7 +357,7 @@ async def test_force_queues_a_seed_again_that_has_ended(book, scope) -> None:
     """Without it the state is named."""
     core = build(politeness=HASTE).core
     async with AsyncFrontier(lambda _: core) as frontier:
-        seeding = Seeding(book, scope, frontier)
+        seeding = Seeding(book, scope, frontier, maker())
         await seeding.add(given(A))
         await end(frontier, DONE, 200)
         assert await seeding.add(given(A)) == [("known", "done with 200 OK")]
@@ -374,7 +374,7 @@ def failing(url):
 
 
 def maker(key=None):
-    return CandidateMaker(key or Canonicalizer().key)
+    return CandidateMaker(key or Canonicalizer().key, SourceTags())
 
 
 async def test_a_seed_is_known_by_its_key(book, scope, frontier) -> None:

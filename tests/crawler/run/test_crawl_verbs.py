@@ -11,8 +11,8 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.seeding import Seeding
-from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.job.seeding import CandidateMaker, Seeding
+from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection, ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -86,7 +86,7 @@ class Crawl:
         self.parts = RunParts(
             frontier=frontier,
             resolver=None,
-            seeding=Seeding(book, self.scope, frontier),
+            seeding=Seeding(book, self.scope, frontier, CandidateMaker(Canonicalizer().key, SourceTags())),
             accounts=accounts,
             view_totals=view,
             journal=None,

@@ -10,7 +10,14 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import Evidence, OrderEvidence, UrlExplainer, open_explainer, while_paused, while_stopped
+from anabranch.crawler.run.explain import (
+    Evidence,
+    OrderEvidence,
+    UrlExplainer,
+    open_explainer,
+    while_paused,
+    while_stopped,
+)
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
