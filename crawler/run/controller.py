@@ -190,7 +190,7 @@ class CrawlController:
             metrics = RunMetrics(self._context, parts, status, self._lag)
             verbs = CrawlVerbs(self._context, parts, status, metrics, self._follow)
             async with (
-                self._member.control(verbs.answer, status),
+                self._member.control(verbs.answer, status, self._statistics),
                 self._served(metrics),
                 self._outside.answering(verbs.answer),
             ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
@@ -13,20 +13,54 @@ from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.archive.uploads import Uploaded, Uploading, Uploads
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import has_urls, open_job
+from anabranch.crawler.job.journal import Journal
+from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, require_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, Control
+from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.workers import Archive, Delivery
 from anabranch.crawler.visit import Chain, Dispose
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.hosts import IpOf
 
-if TYPE_CHECKING:
-    from anabranch.crawler.run.composition import RunParts
-    from anabranch.crawler.run.status import RunStatus
+
+class ReportedRun(Protocol):
+    """The run as it reports of itself."""
+
+    def snapshot(self) -> CrawlSnapshot:
+        """Take one."""
+
+    def last_line(self) -> ProgressFacts | None:
+        """The facts of the progress log's last line; None before the first."""
+
+
+class OpenedRun(Protocol):
+    """The parts of a run that its job may ask for."""
+
+    @property
+    def frontier(self) -> AsyncFrontier:
+        """This worker's part of the Frontier."""
+
+    @property
+    def accounts(self) -> Accounts:
+        """What this process has counted."""
+
+    @property
+    def journal(self) -> Journal:
+        """What keeps its files in step."""
+
+    @property
+    def limits(self) -> RunLimits:
+        """The limits that end or pause the run."""
+
+    @property
+    def seeding(self) -> Seeding:
+        """What opens the scope for seeds that others found."""
 
 
 class Surroundings:
@@ -75,7 +109,7 @@ class Membership(Protocol):
     def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         """Open the job's Frontier (blocks). Raises: CrawlerError, FrontierError."""
 
-    def opened(self, parts: RunParts) -> None:
+    def opened(self, parts: OpenedRun) -> None:
         """All parts of the run are open."""
 
     def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
@@ -87,7 +121,9 @@ class Membership(Protocol):
     def view_totals(self, accounts: Accounts) -> AccountsView:
         """A view of the totals of the whole job, as of now (blocks); the caller closes it."""
 
-    def control(self, answer: Answer, status: RunStatus) -> AbstractAsyncContextManager[object]:
+    def control(
+        self, answer: Answer, status: ReportedRun, statistics: CrawlStatistics
+    ) -> AbstractAsyncContextManager[object]:
         """While entered, commands are answered, and the job's status is that of this run."""
 
     async def watch(self) -> None:
@@ -130,7 +166,7 @@ class SoleMembership:
             raise
         return frontier
 
-    def opened(self, parts: RunParts) -> None:
+    def opened(self, parts: OpenedRun) -> None:
         """Nothing follows."""
 
     def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
@@ -146,9 +182,11 @@ class SoleMembership:
         accounts.sync()
         return AccountsView(self._job.state)
 
-    def control(self, answer: Answer, status: RunStatus) -> AbstractAsyncContextManager[object]:
+    def control(
+        self, answer: Answer, status: ReportedRun, statistics: CrawlStatistics
+    ) -> AbstractAsyncContextManager[object]:
         """Serve the control socket, which asks for the status, too."""
-        del status
+        del status, statistics
         return Control(self._job.state, answer) if self._listens else nullcontext()
 
     async def watch(self) -> None:

@@ -59,11 +59,11 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import DiskFull, storage_errors
 from anabranch.crawler.report.progress_log import memory_of_process
-from anabranch.crawler.run.composition import RunParts
+from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, reply_to
 from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
+from anabranch.crawler.run.membership import OpenedRun, ReportedRun
 from anabranch.crawler.run.run_state import Cause
-from anabranch.crawler.run.status import RunStatus
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
@@ -132,9 +132,10 @@ class SharedRun:
         self._is_lifted = False  #: the operator has lifted the limit of pages
         self._obeyed = 0
         self._settings = 0  #: changes of the run that this worker's order has
-        self._parts: RunParts | None = None
+        self._parts: OpenedRun | None = None
         self._answer: Answer | None = None
-        self._run: RunStatus | None = None
+        self._run: ReportedRun | None = None
+        self._statistics: CrawlStatistics | None = None
         self._due = asyncio.Event()  # something is wanted of the rows now
         self._tickets = self._new_tickets()
         self._status_at_s = 0.0
@@ -148,9 +149,9 @@ class SharedRun:
         return len(self._book)
 
     @asynccontextmanager
-    async def control(self, answer: Answer, status: RunStatus) -> AsyncIterator[None]:
+    async def control(self, answer: Answer, status: ReportedRun, statistics: CrawlStatistics) -> AsyncIterator[None]:
         """While entered, commands of other machines can be answered."""
-        self._answer, self._run = answer, status
+        self._answer, self._run, self._statistics = answer, status, statistics
         try:
             yield
         finally:
@@ -192,7 +193,7 @@ class SharedRun:
     @property
     def _fetched_bytes(self) -> int:
         """Since this worker joined last."""
-        return 0 if self._run is None else self._run.context.statistics.fetched_bytes - self._bytes_before
+        return 0 if self._statistics is None else self._statistics.fetched_bytes - self._bytes_before
 
     def stop(self) -> None:
         """The run stops: visits that wait for a ticket give their leases back. A server that is away is not waited for."""
@@ -257,7 +258,7 @@ class SharedRun:
         if epoch is None:
             raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
         self._epoch = epoch
-        self._bytes_before = 0 if self._run is None else self._run.context.statistics.fetched_bytes
+        self._bytes_before = 0 if self._statistics is None else self._statistics.fetched_bytes
         adopt_totals(connection, self._identity.name, self._counting_name)
         execute(
             connection,
@@ -267,7 +268,7 @@ class SharedRun:
             now_s=server_time(connection),
         )
 
-    def opened(self, parts: RunParts) -> None:
+    def opened(self, parts: OpenedRun) -> None:
         """Collect what is counted for the transactions of the Frontier."""
         parts.accounts.carry()
         self._parts = parts
@@ -376,7 +377,7 @@ class SharedRun:
     async def _status(self) -> str:
         assert self._answer is not None
         assert self._run is not None
-        last, metrics = self._run.progress.last(), await self._answer(METRICS, {})
+        last, metrics = self._run.last_line(), await self._answer(METRICS, {})
         process = {"pid": os.getpid(), "machine": socket.gethostname(), "memory": list(memory_of_process())}
         longest = 0 if last is None else last.longest
         return json.dumps({**snapshot_facts(self._run.snapshot()), **process, "longest": longest, "metrics": metrics})
@@ -449,7 +450,7 @@ class SharedRun:
         if "error" in reply:
             log.error("a change of the order could not be followed", settings=settings, reason=reply["error"])
 
-    def _check_limits(self, parts: RunParts, limits: LimitsSection, now: UsedLimits) -> None:
+    def _check_limits(self, parts: OpenedRun, limits: LimitsSection, now: UsedLimits) -> None:
         if limits.pages and now.pages >= limits.pages:
             parts.limits.reached(Cause.PAGES, self._lift_pages)
         if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:

@@ -193,6 +193,10 @@ class RunStatus:
             totals=totals,
         )
 
+    def last_line(self) -> ProgressFacts | None:
+        """The facts of the progress log's last line; None before the first."""
+        return self.progress.last()
+
     def facts(self) -> Facts:
         """A snapshot as `status --json` shows it."""
         now = self.snapshot()
