@@ -44,7 +44,7 @@ class OpenedRun(Protocol):
 
     @property
     def frontier(self) -> AsyncFrontier:
-        """This worker's part of the Frontier."""
+        """The part of the Frontier that this worker has."""
 
     @property
     def accounts(self) -> Accounts:

@@ -205,13 +205,19 @@ async def cancelled(tasks):
 
 
 async def test_a_crawl_that_ends_at_once_has_started(tmp_path, web):
-    """Its seed may not be fetched: that is no failure of the start, and the row tells it; of a damaged job the start fails."""
+    """Its seed may not be fetched: that is no failure of the start, and the row tells it."""
     job = new_job(tmp_path, web, seeds="http://127.0.0.1:9/\nftp://x/", fetch={"allow_private": False})
     async with running_console(tmp_path) as console:
         await console.post("jobs", {**job, "start": False}, code=201)
         await console.post("jobs/news/start", {})
         row = checked(await console.until("news", "stopped"), "JobRow")
         assert row["line"] == "finished, and no URL was answered: the report `seeds` says why"
+
+
+async def test_a_crawl_of_a_damaged_job_does_not_start(tmp_path, web):
+    """The answer has the line of the crawl, and its exit code."""
+    async with running_console(tmp_path) as console:
+        await console.post("jobs", {**new_job(tmp_path, web), "start": False}, code=201)
         (tmp_path / "jobs" / "news" / "state" / "round.json").write_text("no JSON")
         refused = await console.client.post("/api/v1/jobs/news/start", json={})
         assert (refused.status_code, refused.json()["code"]) == (400, 4)
