@@ -92,8 +92,10 @@ class FairHeap(HostHeap):
             if heap is None:
                 return self._first_above(now_s) if self._aside[0] or self._aside[1] else None
             line = GateHeap.first_open(heap, now_s)
-            domain = None if line is None else self._domain_of.get(line.gate.id)
-            if line is None or domain is None or self._is_below(domain) or self._is_alone:
+            if line is None:
+                return None
+            domain = self._domain_of.get(line.gate.id)
+            if domain is None or self._is_below(domain) or self._is_alone:
                 return line
             self._set_aside(line, domain)
 
