@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from sqlalchemy import BindParameter, ClauseElement, Connection, Double, Select, TableValuedAlias, column
 from sqlalchemy.ext.compiler import compiles
@@ -81,7 +82,8 @@ class AllRows(Select[Any]):
         super().__init__(given_rows(types))
 
 
-class ManyRows(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class ManyRows:
     """A statement that takes rows: it has `GivenRows` of these types once, and no `Parameter`."""
 
     statement: ClauseElement
