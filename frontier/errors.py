@@ -26,6 +26,10 @@ class UnknownQueue(FrontierError):
     """There is no work queue of this name."""
 
 
+class DumpDamaged(FrontierError):
+    """A line of a dump, not its last, cannot be read; all lines before it have been loaded."""
+
+
 class LeaseLost(FrontierError):
     """The lease is not out: it was finished, released or lost, or belongs to another Frontier."""
 

@@ -44,6 +44,16 @@ def is_job(directory: Path) -> bool:
         return False
 
 
+def is_current(directory: Path) -> bool:
+    """Whether the job has the format of this program and is not a host program's. False if its mark cannot be read."""
+    return _format_of(directory) == {"format": FORMAT, "version": VERSION}
+
+
+def named_job(typed: str) -> Path | None:
+    """The folder of the job that is given by its folder or by its name; None without one."""
+    return next((folder for folder in (Path(typed), JOBS / typed) if typed and is_job(folder)), None)
+
+
 def has_store(state: Path) -> bool:
     """Whether the state folder has the store of a Frontier."""
     file = state / STORE_FILE

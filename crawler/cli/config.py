@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.parameters import flags_of
-from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.checking import check
 from anabranch.crawler.job.choosing import CrawlRequest, choose
 from anabranch.crawler.order.loading import examine

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.crawler.accounts.crawl_log import iso_time
-from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.tables import plain_table
+from anabranch.crawler.cli.terminal import guarded, put
 from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.table import plain_table
 from anabranch.extras import install_command
 
 if TYPE_CHECKING:

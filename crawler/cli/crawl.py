@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from anabranch.crawler.cli.command import guarded
-from anabranch.crawler.cli.terminal import consents, keep_streams, say
+from anabranch.crawler.cli.terminal import consents, guarded, keep_streams, say
 from anabranch.crawler.job.checking import check_names, order_warnings
 from anabranch.crawler.job.choosing import (
     ChosenJob,
@@ -47,8 +46,9 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
 from anabranch.crawler.report.logs import closing_logs, configure_logs
-from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
+from anabranch.crawler.report.progress import Display, DisplayConsole, show_progress
 from anabranch.crawler.report.table import escaped_lines
 from anabranch.crawler.run.control import has_crawl
 from anabranch.crawler.run.controller import CrawlController

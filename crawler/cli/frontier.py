@@ -14,9 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
-from anabranch.crawler.cli.terminal import consents, say
+from anabranch.crawler.cli.terminal import consents, guarded, put, say
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.order.loading import caller_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.crawler.archive.files import OPEN, WARC, open_files, reindex
-from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.frontier.jobfolder import JOBS

@@ -1,6 +1,6 @@
 """The commands on a job and their options: pause, resume, stop, status, add, report, index, frontier, why.
 
-What runs them (`operate.py`, `frontier.py`) is imported when they run, so that help is fast.
+What runs them (`status.py`, `operate.py`, `frontier.py`) is imported when they run, so that help is fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def jobs(
     as_json: Json = False,
 ) -> None:
     """List the jobs in a folder or a database: state, pages, queued and failed URLs, free disk space, last trouble."""
-    from anabranch.crawler.cli.operate import run_jobs  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.status import run_jobs  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_jobs(place, as_json=as_json))
 
@@ -73,7 +73,9 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat every two seconds until the crawl ends.")] = False,
 ) -> None:
     """Show the status of a crawl, or how a stopped job was left."""
-    _run_operate("status", job, as_json=as_json, watch=watch)
+    from anabranch.crawler.cli.status import run_status  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_status(job, as_json=as_json, watch=watch))
 
 
 def add(

@@ -18,9 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from anabranch.crawler.cli.command import guarded
 from anabranch.crawler.cli.tables import PIPE_WIDTH, report_text
-from anabranch.crawler.cli.terminal import StopSignals, say
+from anabranch.crawler.cli.terminal import StopSignals, guarded, say
 from anabranch.crawler.lab.experiments import run_experiment
 from anabranch.crawler.lab.plots import draw, require_plots
 from anabranch.crawler.lab.report import LabReport, OnProgress, csv_of

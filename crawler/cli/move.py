@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from anabranch.crawler.cli.command import guarded, put
+from anabranch.crawler.cli.terminal import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.operate.moving import AlreadyDivided, MovedJob, divide, divided_line, move

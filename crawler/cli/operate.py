@@ -7,27 +7,21 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
-from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.cli.tables import totals_lines
+from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
-from anabranch.crawler.operate.contract import OperatedJob
+from anabranch.crawler.operate.contract import OperatedJob, retried_facts, retried_lines, skipped_line
 from anabranch.crawler.operate.finding import operated, several_workers
-from anabranch.crawler.operate.listing import listed_databases, listed_jobs
-from anabranch.crawler.operate.retried import retried_facts, retried_lines, skipped_line
-from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
-from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
+from anabranch.crawler.outcomes.errors import NoSeeds
 from anabranch.crawler.report.filterreport import filter_line
+from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, stopped_lines
 from anabranch.crawler.report.reports import report_kind
-from anabranch.crawler.report.table import escaped, report_of, text_lines
+from anabranch.crawler.report.table import escaped, plain_table, report_of, text_lines
 from anabranch.crawler.run.control import ControlSilent
-from anabranch.crawler.run.status import STOPPED, UNKNOWN
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
@@ -35,7 +29,6 @@ from anabranch.frontier.times import counted, duration_words
 #: Seconds between two questions of `--watch`.
 WATCH_S = 2.0
 
-_JOB_HEADS = ("job", "state", "pages", "pages/s", "queued", "failed", "free", "last trouble")
 _WORKER_HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat", "machine")
 
 
@@ -71,39 +64,6 @@ def run_operate(
     return guarded(run)
 
 
-# Jobs
-
-
-def run_jobs(place: str, *, as_json: bool) -> int:
-    """List the jobs in a folder or a database. A foreseeable error becomes one line on standard error and its exit code."""
-
-    def run() -> None:
-        if place.startswith(DATABASES):
-            rows = list(listed_databases(place))
-        elif Path(place).is_dir():
-            rows = list(listed_jobs(Path(place)))
-        else:
-            raise UsageError(f"{place}: there is no such folder; name one that holds jobs, or postgresql://HOST")
-        if as_json:
-            put(json.dumps(rows, indent=2))
-        elif rows:
-            put("\n".join(plain_table(_JOB_HEADS, [_job_cells(row) for row in rows])))
-        else:
-            put(f"{place}: no jobs; `anabranch crawl` starts one")
-
-    return guarded(run)
-
-
-def _job_cells(row: Facts) -> tuple[str, ...]:
-    trouble = row["last_trouble"]
-    phase = "finished" if row["is_finished"] else row["phase"]
-    words = row["line"] if row["phase"] == UNKNOWN else "" if trouble is None else trouble["reason"]
-    return (
-        escaped(row["job"]), phase, f"{row['pages']:,}", f"{row['pages_per_s']:.1f}", f"{row['queued']:,}",
-        f"{row['failed']:,}", "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]), escaped(words),
-    )  # fmt: skip
-
-
 # Status
 
 
@@ -129,10 +89,7 @@ def status_line(facts: Facts) -> str:
         now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now
         return "\n".join(filter(None, [now, seen]))
-    lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False), *filter(None, [seen])]
-    if facts["last_trouble"] is not None and not facts["is_finished"]:
-        lines.append(trouble_line(facts["last_trouble"]))
-    return "\n".join(lines)
+    return "\n".join([*stopped_lines(facts), *filter(None, [seen])])
 
 
 # Seeds

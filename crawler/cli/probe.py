@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import Found
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits

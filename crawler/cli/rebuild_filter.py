@@ -9,8 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.folder import JobFolder, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from anabranch.crawler.lab.report import NOT_RECOVERABLE, LabReport, Table, shown
-from anabranch.crawler.report.table import escaped
-from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.report.jobstatus import totals_line, trouble_line
+from anabranch.crawler.report.table import escaped, plain_table
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.inspect.explain import Explanation, text_of
 from anabranch.frontier.times import counted, duration_words, rate_words
@@ -26,11 +26,6 @@ _QUEUE_HEADS = (
     "queue", "state", "URLs", "waiting", "in flight", "prec", "spent/budget", "gate", "opens in", "reason",
 )  # fmt: skip
 _GATE_HEADS = ("gate", "opens in", "at most", "why closed")
-#: Columns of numbers, which are right-aligned.
-_RIGHT = frozenset(
-    {"queued", "failed", "free"}
-    | {"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in", "shares", "pages", "pages/s", "active"}
-)
 
 
 def listing(facts: Facts, *, is_running: bool) -> str:
@@ -43,14 +38,8 @@ def listing(facts: Facts, *, is_running: bool) -> str:
 
 
 def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
-    """How much there is of what, in one line; in a second one why nothing is served."""
-    queues = " ".join(f"{number:,} {state}" for state, number in totals["queues"].items() if number)
-    yield (
-        f"{counted(totals['pending'], 'URL')} queued ({totals['waiting']:,} wait for a retry), "
-        f"{totals['in_flight']:,} in flight, "
-        f"{totals['retired']:,} in retired queues; {totals['done']:,} done, {totals['failed']:,} failed, "
-        f"{totals['disregarded']:,} disregarded; queues: {queues or 'none'}"
-    )
+    """How many URLs and queues there are in each state, in one line; in a second one why nothing is served."""
+    yield totals_line(totals)
     why = totals["why_idle"]
     if is_running:
         yield f"nothing can be leased now: {why}" if why else "URLs can be leased now"
@@ -86,12 +75,6 @@ def explained(facts: Facts) -> str:
 def not_run_line(functions: Sequence[str]) -> str:
     """Which rules an explanation leaves out, and why. Pure."""
     return f"not run, because only the job itself names it: {', '.join(functions)} (--run-code runs it)"
-
-
-def trouble_line(facts: Facts) -> str:
-    """Why the last try failed, at a host or of all."""
-    trouble = Trouble(**facts)
-    return f"last trouble, {duration_words(trouble.ago_s)} ago: {escaped(trouble.describe())}"
 
 
 def gate_line(facts: Facts) -> str:
@@ -148,17 +131,6 @@ def _opens_in(facts: Facts) -> str:
     if seconds is None:
         return "-"
     return duration_words(seconds) if seconds > 0 else "open"
-
-
-def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table: the heads, then the rows. Numbers are right-aligned."""
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = [
-            cell.rjust(width) if head in _RIGHT else cell.ljust(width)
-            for head, cell, width in zip(heads, row, widths, strict=True)
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 #: The width where the output is a pipe or a file.

@@ -20,8 +20,8 @@ from anabranch.crawler.archive.cdxj import HEAD_BYTES, urlkey
 from anabranch.crawler.archive.files import INDEX, OPEN
 from anabranch.crawler.fetch.decoding import codings_in, decoded
 from anabranch.crawler.job.workerfolders import worker_folders
+from anabranch.crawler.report.logtail import ERRORS
 from anabranch.crawler.report.table import escaped
-from anabranch.crawler.report.troubles import ERRORS
 from anabranch.dedup.files.durable import descriptor
 
 #: Most seconds for one search over all files of a job.

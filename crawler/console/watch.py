@@ -18,9 +18,8 @@ from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.operate import STOPPED, UNKNOWN, Facts, FrontierError
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.logtail import last_lines
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_lines, parse_progress_line
 from anabranch.crawler.report.metrics import BUILD
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, parse_progress_line
 
 #: Seconds between two questions to one job, and between two looks at all jobs.
 EVERY_S = 2.0

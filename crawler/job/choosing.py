@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from anabranch.crawler.job.changes import changes_stamp, lasting_changes
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
-from anabranch.crawler.job.orderfile import last_order_file, order_edits
+from anabranch.crawler.job.orderfile import changes_stamp, last_order_file, lasting_changes, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path, none_left, read_seeds
 from anabranch.crawler.job.workerfolders import shared_file

@@ -22,15 +22,16 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple, Self
 
-from anabranch.crawler.job.changes import CHANGES_FILE
-from anabranch.crawler.job.orderfile import last_order_file, order_file, write_order
+from anabranch.crawler.job.orderfile import CHANGES_FILE, last_order_file, order_file, write_order
 from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
 from anabranch.crawler.job.state import (
     AGAIN_MARK,
     FINISHED_MARK,
+    FRESH_MARK,
     MOVED_MARK,
     PAYLOADS,
     SKIPPED,
+    WORKERS,
     arrives_from,
     has_queue_in_memory,
     is_finished,
@@ -74,8 +75,6 @@ from anabranch.frontier.jobfolder import (
     take_lock,
 )
 
-_FRESH_MARK = "fresh"  # exists while the old job is being removed
-
 #: The entries of a job folder apart from its state.
 _WRITTEN = (
     ORDER_FILE,
@@ -85,7 +84,7 @@ _WRITTEN = (
     "warc",
     "logs",
     "reports",
-    "workers",
+    WORKERS,
     "shares",
 )
 
@@ -267,7 +266,7 @@ def refuse_moved(directory: Path, store: str = "") -> None:
 
 def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:
     state = directory / "state"
-    marks = (FINISHED_MARK, _FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
+    marks = (FINISHED_MARK, FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
     if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
     advice = "add --yes to throw away its queue, or leave out --again to go on with it"
@@ -280,7 +279,7 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
     """Under the lock: make the folder a job of this format, whatever it was; True if it was a job to continue."""
     state = directory / "state"
     version = _version(state / FORMAT_FILE)
-    is_fresh = version is not None and (delete_old or (state / _FRESH_MARK).exists())
+    is_fresh = version is not None and (delete_old or (state / FRESH_MARK).exists())
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
@@ -292,7 +291,7 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
         replace_file(state / FORMAT_FILE, format_text())
     for folder in (directory / "logs", directory / "reports"):
         _make_folder(folder)
-    (state / _FRESH_MARK).unlink(missing_ok=True)
+    (state / FRESH_MARK).unlink(missing_ok=True)
     if not has_queue_in_memory(state):  # else the job cannot be continued and stays as it ended
         (state / FINISHED_MARK).unlink(missing_ok=True)
     sync_folder(state)
@@ -331,8 +330,8 @@ def _version(file: Path) -> int | None:
 def _remove_old(directory: Path) -> None:
     """Remove what the old job wrote, but for the lock. The mark stays, so that the next run completes a broken-off removal."""
     state = directory / "state"
-    replace_file(state / _FRESH_MARK, b"")
-    kept = {LOCK_FILE, FORMAT_FILE, _FRESH_MARK}
+    replace_file(state / FRESH_MARK, b"")
+    kept = {LOCK_FILE, FORMAT_FILE, FRESH_MARK}
     doomed = [entry for entry in state.iterdir() if entry.name not in kept]
     for path in (*doomed, *(directory / name for name in _WRITTEN)):
         _remove(path)
@@ -384,7 +383,7 @@ def order_to_resume(directory: Path) -> Path | None:
     """The order of the job in a folder, if it has a job to continue. Raises: ForeignJobFormat, OrderDamaged, StorageError."""
     state = directory / "state"
     with storage_errors(directory):
-        if not is_job(directory) or (state / _FRESH_MARK).exists():
+        if not is_job(directory) or (state / FRESH_MARK).exists():
             return None
         _check_version(directory, _version(state / FORMAT_FILE) or VERSION)
         return order_file(directory)
@@ -448,15 +447,6 @@ class MovedAside(NamedTuple):
 
     place: Path  #: its folder
     leaves: tuple[str, ...]  #: servers of its shared filter, which keep their keys
-
-
-#: The end of the name of a job that was moved aside.
-_MOVED_ASIDE = re.compile(r"\.previous-\d{8}T\d{6}Z(-\d+)?$")
-
-
-def is_moved_aside(directory: Path) -> bool:
-    """Whether a job's name is one that `move_aside` gives. Pure."""
-    return _MOVED_ASIDE.search(directory.name) is not None
 
 
 def move_aside(directory: Path, now_s: float) -> MovedAside | None:

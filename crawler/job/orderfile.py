@@ -1,32 +1,38 @@
-"""The order that a job keeps: `order.toml`, which people may edit, and its copy in the job's state.
+"""The order that a job keeps: `order.toml`, which people may edit, its copy in the job's state, and its changes.
 
 The program writes both at the start of each run. An edited order is accepted, and `order_edits` lists the differences. An order
 that is missing, cut or no TOML is damage; the copy is the remedy. A missing or damaged copy is made again by the next run. The
 order ends with a comment, which distinguishes a cut file from an edit that removes the last lines.
+
+Changes that an operator made while the job lived are in `state/changes.json`, too, and survive a restart. The same command may
+go on with the job and name the value that was changed (`--limit 100`): then the change holds. A command, or an edit of the
+order, that names another value is newer, and wins. So is a command line that names the default (`--limit 0`): nobody names it
+to begin a job.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from anabranch.crawler.job.seeds import SEED_BOOK, is_begun
+from anabranch.crawler.job.state import keep_order, kept_order
+from anabranch.crawler.order.changes import Change, changed_order, parsed_changes, settled_changes, with_changes
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
-from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE
 
-#: Last line of the copy: the checksum of all before it.
-_CHECKSUM = "# crc32 of all lines above: {:08x}\n"
-_CHECKSUM_BYTES = len(_CHECKSUM.format(0))
-
 #: Last line of the order as the program writes it.
 _END = "# end of the order (keep this line)"
+
+#: Below the state of a job.
+CHANGES_FILE = "changes.json"
 
 #: Most characters of a value, and most edits, that are shown.
 _SHOWN_CHARS = 60
@@ -35,18 +41,18 @@ _SHOWN_EDITS = 20
 
 def write_order(directory: Path, text: str) -> None:
     """Save the order of a run, then its copy, which is never newer. Cost: two syncs. Raises: StorageError."""
-    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    order = directory / ORDER_FILE
     text = f"{text.rstrip()}\n\n{_END}\n"
     with storage_errors(order):
         replace_file(order, text.encode())
-        replace_file(copy, (text + _CHECKSUM.format(crc32(text.encode()))).encode())
+        keep_order(directory / STATE, text)
 
 
 def order_file(directory: Path) -> Path | None:
     """The job's order, whole; None if the job has none yet. Writes nothing. Raises: OrderDamaged, StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
-        kept = _kept(copy)
+        kept = kept_order(directory / STATE)
         if not order.exists():
             if not is_begun(directory / STATE / SEED_BOOK):
                 return None
@@ -85,16 +91,16 @@ def last_order_file(directory: Path) -> Path | None:
     """The order of the job's last run, without later edits of `order.toml`; None if unknown. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
-        if _kept(copy) is not None:
+        if kept_order(directory / STATE) is not None:
             return copy
         return order if order.is_file() else None
 
 
 def edited_tables(directory: Path) -> dict[str, Any]:
     """Return people's changes of the job's order since its last run, as tables of an order. Raises: StorageError."""
-    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    order = directory / ORDER_FILE
     with storage_errors(order):
-        kept = _kept(copy)
+        kept = kept_order(directory / STATE)
         if kept is None or not order.exists():
             return {}
         then, now = tomllib.loads(kept), tomllib.loads(order.read_text("utf-8-sig"))
@@ -109,9 +115,9 @@ def edited_tables(directory: Path) -> dict[str, Any]:
 
 def order_edits(directory: Path) -> list[str]:
     """The edits of the job's order, a line for each key; none without a sound copy. Raises: StorageError."""
-    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    order = directory / ORDER_FILE
     with storage_errors(order):
-        kept = _kept(copy)
+        kept = kept_order(directory / STATE)
         if kept is None or not order.exists():
             return []
         text = order.read_text("utf-8-sig")
@@ -120,16 +126,6 @@ def order_edits(directory: Path) -> list[str]:
     lines = [f"{order}: edited: {name}: {_shown(then.get(name))} is now {_shown(now.get(name))}" for name in names]
     more = len(lines) - _SHOWN_EDITS
     return lines if more <= 0 else [*lines[:_SHOWN_EDITS], f"{order}: edited: and {more} keys more"]
-
-
-def _kept(copy: Path) -> str | None:
-    """The copy's text; None without a sound copy. Raises: OSError."""
-    try:
-        content = copy.read_bytes()
-    except FileNotFoundError:
-        return None
-    text, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
-    return text.decode() if checksum == _CHECKSUM.format(crc32(text)).encode() else None
 
 
 def _keys(tables: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -149,3 +145,56 @@ def _shown(value: object) -> str:
 def _damaged(what: str, order: Path, copy: Path, kept: str | None) -> OrderDamaged:
     remedy = f"put the job's copy in its place (cp {copy} {order})" if kept is not None else "restore it from a copy"
     return OrderDamaged(f"{order}: {what}; {remedy}, or name the order to go on by: -c FILE")
+
+
+# Changes by operators
+
+
+def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
+    """Change the order of a job that the caller holds, durably; the new one, and what differs.
+
+    Raises: as `changed_order`; UsageError if the job has not begun; OrderDamaged, StorageError.
+    """
+    order, changes = changed_order(begun_order(directory), settings)
+    keep_changes(directory, order, changes)
+    return order, changes
+
+
+def keep_changes(directory: Path, order: CrawlOrder, changes: Sequence[Change]) -> None:
+    """Keep an order in the folder of its job, and what differs in it, durably. Raises: OrderDamaged, StorageError."""
+    _write_changes(directory / STATE, with_changes(lasting_changes(directory), changes))
+    write_order(directory, dump_order(order))
+
+
+def lasting_changes(directory: Path) -> list[Change]:
+    """All that operators changed in the job's order while it lived, a line a key. Raises: OrderDamaged, StorageError."""
+    return _read_changes(directory / STATE)
+
+
+def changes_stamp(directory: Path) -> bytes:
+    """Differs when an operator has changed the order meanwhile. Raises: StorageError."""
+    file = directory / STATE / CHANGES_FILE
+    with storage_errors(file):
+        return file.read_bytes() if file.exists() else b""
+
+
+def settle_changes(state: Path, order: CrawlOrder) -> None:
+    """Forget the changes that this order, which a run begins with, does not have. Raises: OrderDamaged, StorageError."""
+    changes = _read_changes(state)
+    held = settled_changes(changes, order)
+    if held != changes:
+        _write_changes(state, held)
+
+
+def _read_changes(state: Path) -> list[Change]:
+    file = state / CHANGES_FILE
+    try:
+        with storage_errors(file):
+            return parsed_changes(file.read_bytes()) if file.exists() else []
+    except (ValueError, TypeError) as error:
+        raise OrderDamaged(f"{file}: cannot be read; remove it, and change the order again") from error
+
+
+def _write_changes(state: Path, changes: Sequence[Change]) -> None:
+    with storage_errors(state / CHANGES_FILE):
+        replace_file(state / CHANGES_FILE, json.dumps(changes).encode())

@@ -1,4 +1,4 @@
-"""Small files in a job's state folder: marks (finished, queue in memory, again), the worker and the round.
+"""Small files in a job's state folder: marks (finished, queue in memory, again), the last order, the worker and the round.
 
 A job with its queue in memory must not be continued by another process. It has the mark `queue-in-memory` from before its first
 seed is recorded until it is started afresh, begins another round, or gets a durable queue. `again` exists from the order for
@@ -8,23 +8,36 @@ another round until its Frontier exists, so that a killed process's successor be
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, storage_errors
 from anabranch.dedup.files.durable import checked_json, checked_line, replace_file, sync_folder
+from anabranch.frontier.jobfolder import ORDER_FILE
 
 #: Exists from a crawl's regular end until the job is opened again; for a job with its queue in memory it stays.
 FINISHED_MARK = "finished"
+#: Totals of the job's hosts, types and statuses, by `accounts`.
+ACCOUNTS = "accounts.sqlite"
 #: The memory of payloads.
 PAYLOADS = "payloads.sqlite"
 #: URLs that were skipped because a parameter changes nothing (`skipped`).
 SKIPPED = "skipped.sqlite"
 #: Exists while the job's queue is, or was, in memory.
 QUEUE_IN_MEMORY_MARK = "queue-in-memory"
+#: Exists while the old job is being removed.
+FRESH_MARK = "fresh"
+#: The number of shares of a job that an earlier version has divided.
+OLD_NUMBER = "processes"
+#: What `divide` makes before it takes the place of the old queue.
+SCRATCH = "dividing"
+#: Below the folder of a job: those of its workers.
+WORKERS = "workers"
 
 
 def mark_queue_in_memory(state: Path) -> None:
@@ -50,6 +63,26 @@ def has_queue_in_memory(state: Path) -> bool:
 def is_finished(state: Path) -> bool:
     """Whether the last run of the job left nothing to do."""
     return (state / FINISHED_MARK).exists()
+
+
+#: Last line of the copy of the order: the checksum of all before it.
+_CHECKSUM = "# crc32 of all lines above: {:08x}\n"
+_CHECKSUM_BYTES = len(_CHECKSUM.format(0))
+
+
+def kept_order(state: Path) -> str | None:
+    """The order of the job's last run; None if it is unknown, or its copy is damaged. Raises: OSError."""
+    try:
+        content = (state / ORDER_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    text, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
+    return text.decode() if checksum == _CHECKSUM.format(crc32(text)).encode() else None
+
+
+def keep_order(state: Path, text: str) -> None:
+    """Keep the order of a run durably. Raises: OSError."""
+    replace_file(state / ORDER_FILE, (text + _CHECKSUM.format(crc32(text.encode()))).encode())
 
 
 #: The worker that crawls from this folder, in a job of several.
@@ -146,12 +179,30 @@ def note_worker(state: Path, worker: WorkerOfFolder) -> None:
         replace_file(state / _WORKER_FILE, checked_line(json.dumps(worker._asdict()).encode()))
 
 
+#: The end of the name of a job that was moved aside.
+_MOVED_ASIDE = re.compile(r"\.previous-\d{8}T\d{6}Z(-\d+)?$")
+
+
+def is_moved_aside(directory: Path) -> bool:
+    """Whether a job's name is one that `move_aside` gives. Pure."""
+    return _MOVED_ASIDE.search(directory.name) is not None
+
+
 #: Exists while a round is ordered and not begun; holds its number.
 AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
 #: Prefixes of the files that stay from round to round: seeds, fetched payloads, accounts, with SQLite's further files.
 _LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
+
+
+#: Marks of what was begun and not ended, and of a queue that is elsewhere.
+_UNSETTLED = (QUEUE_IN_MEMORY_MARK, FRESH_MARK, AGAIN_MARK, MOVED_MARK, _ARRIVES, OLD_NUMBER, SCRATCH)
+
+
+def is_settled(state: Path) -> bool:
+    """Whether the job's queue is here, and no move, division, removal or new round was begun and has not ended."""
+    return not any((state / mark).exists() for mark in _UNSETTLED)
 
 
 class RoundDamaged(CrawlerError):

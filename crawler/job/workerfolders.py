@@ -9,18 +9,14 @@ from pathlib import Path
 
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.orderfile import last_order_file
+from anabranch.crawler.job.state import OLD_NUMBER, SCRATCH, WORKERS
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
-WORKERS = "workers"
-#: In the state folder of a job that an earlier version has divided: its number of shares.
-OLD_NUMBER = "processes"
-#: In the state folder: what `divide` makes before it takes the place of the old queue.
-SCRATCH = "dividing"
-#: In that folder: the mark that it is complete.
+#: In the folder of a division: the mark that it is complete.
 COMPLETE = "complete"
 
 

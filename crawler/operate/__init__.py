@@ -4,7 +4,7 @@
     folderjob   a job that one process crawls: asks its control socket, or opens the folder
     databasejob a job of several workers: reads and writes its rows
     listing     the jobs of a folder or a database, a row of facts for each
-    retried     `retry`, and its result in words
+    contract    the methods, `retry` in as many calls as it takes, and its result in words
 
 The command line (`cli`) and the console (`console`) show what these methods return. A client finds here all that it needs of a
 job: the methods, the facts they return with the values of `phase` and `line`, the errors they raise, and times as words.
@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anabranch.crawler.operate.contract import OperatedJob as OperatedJob
     from anabranch.crawler.operate.contract import VerbAnswer as VerbAnswer
+    from anabranch.crawler.operate.contract import has_failed as has_failed
+    from anabranch.crawler.operate.contract import retried_facts as retried_facts
+    from anabranch.crawler.operate.contract import retried_lines as retried_lines
+    from anabranch.crawler.operate.contract import skipped_line as skipped_line
     from anabranch.crawler.operate.databasejob import DatabaseJob as DatabaseJob
     from anabranch.crawler.operate.databasejob import of_several as of_several
     from anabranch.crawler.operate.finding import operated as operated
@@ -27,13 +31,9 @@ if TYPE_CHECKING:
     from anabranch.crawler.operate.listing import job_folders as job_folders
     from anabranch.crawler.operate.listing import listed as listed
     from anabranch.crawler.operate.listing import row_of as row_of
-    from anabranch.crawler.operate.retried import has_failed as has_failed
-    from anabranch.crawler.operate.retried import retried_facts as retried_facts
-    from anabranch.crawler.operate.retried import retried_lines as retried_lines
-    from anabranch.crawler.operate.retried import skipped_line as skipped_line
+    from anabranch.crawler.report.jobstatus import STOPPED as STOPPED
+    from anabranch.crawler.report.jobstatus import UNKNOWN as UNKNOWN
     from anabranch.crawler.run.run_state import Phase as Phase
-    from anabranch.crawler.run.status import STOPPED as STOPPED
-    from anabranch.crawler.run.status import UNKNOWN as UNKNOWN
     from anabranch.crawler.run.verbs import Facts as Facts
     from anabranch.crawler.run.verbs import JobIsRunning as JobIsRunning
     from anabranch.frontier.errors import FrontierError as FrontierError
@@ -46,13 +46,12 @@ if TYPE_CHECKING:
 
 #: Names by module. They are imported at their first use: who wants a word does not wait for SQLAlchemy.
 _NAMES = {
-    "crawler.operate.contract": "OperatedJob VerbAnswer",
+    "crawler.operate.contract": "OperatedJob VerbAnswer has_failed retried_facts retried_lines skipped_line",
     "crawler.operate.databasejob": "DatabaseJob of_several",
     "crawler.operate.finding": "operated operated_folder",
     "crawler.operate.listing": "NOT_BEGUN NOT_RUNNING job_folders listed row_of",
-    "crawler.operate.retried": "has_failed retried_facts retried_lines skipped_line",
     "crawler.run.run_state": "Phase",
-    "crawler.run.status": "STOPPED UNKNOWN",
+    "crawler.report.jobstatus": "STOPPED UNKNOWN",
     "crawler.run.verbs": "Facts JobIsRunning",
     "frontier.errors": "FrontierError UnknownQueue",
     "frontier.times": "clock_words counted duration_words moment_words rate_words",

@@ -17,11 +17,11 @@ from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, OperatedJob, VerbAnswer
-from anabranch.crawler.operate.retried import retried_all
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, OperatedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.jobstatus import STOPPED
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, RETRY_SKIPPED
 from anabranch.crawler.run.explain import explainer_of, while_stopped, with_remedy
@@ -31,7 +31,6 @@ from anabranch.crawler.run.shared_job import (
     WorkerLine,
     workers,
 )
-from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.stopped_verbs import (
     WholeJob,
     add_to_stopped,

@@ -14,7 +14,7 @@ from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.control import PATIENCE_S
-from anabranch.frontier.jobfolder import JOBS, is_embedded, is_job
+from anabranch.frontier.jobfolder import JOBS, is_embedded, named_job
 
 if TYPE_CHECKING:
     from anabranch.crawler.operate.databasejob import DatabaseJob
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def find_job(typed: str) -> Path:
     """The folder of a job that is given by its folder or by its name. Raises: UsageError."""
-    for directory in (Path(typed), JOBS / typed):
-        if typed and is_job(directory):
-            return directory
+    directory = named_job(typed)
+    if directory is not None:
+        return directory
     if "://" in typed:
         raise UsageError(f"{typed!r}: the URL of a job's database begins with postgresql://")
     raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")

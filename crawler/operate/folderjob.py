@@ -9,22 +9,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
-from anabranch.crawler.job.orderfile import begun_order
+from anabranch.crawler.job.orderfile import begun_order, change_order
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
-from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer
-from anabranch.crawler.operate.retried import retried_all
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import is_dominated
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
-from anabranch.crawler.report.progress import CrawlSnapshot
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, LastRun, last_run
-from anabranch.crawler.report.troubles import last_logged
+from anabranch.crawler.report.jobstatus import (
+    UNKNOWN,
+    CrawlSnapshot,
+    silent_words,
+    status_as_left,
+    status_facts,
+    stopped_facts,
+    totals_of_counters,
+    with_failures_of,
+)
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, LastRun, last_logged, last_run
 from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
 from anabranch.crawler.run.control import ControlSilent, ask
 from anabranch.crawler.run.crawl_verbs import (
@@ -43,14 +49,6 @@ from anabranch.crawler.run.crawl_verbs import (
     limits_note,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped, with_remedy
-from anabranch.crawler.run.status import (
-    UNKNOWN,
-    silent_words,
-    status_facts,
-    stopped_facts,
-    totals_of_counters,
-    with_failures_of,
-)
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import FrontierError
@@ -318,20 +316,24 @@ class FolderJob:
         return last_run(self.directory / "logs" / PROGRESS_LOG_FILE)
 
     def _status_as_left(self) -> Facts:
+        """From its files, or if these do not tell, from its Frontier, which is opened. Raises: JobInUse."""
+        with self.turn:
+            facts = status_as_left(self.directory, time.time())
+            return self._status_of_opened() if facts is None else facts
+
+    def _status_of_opened(self) -> Facts:
         from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
 
-        now_s, job = time.time(), self.directory.resolve().name
-        with self.turn:
-            trouble = last_logged(self.directory, now_s)
-            ending = self._last_run().ending
-            with readable_job(self.directory) as place, opened(place, self.caller, reads=True) as (frontier, _):
-                totals = answer(frontier, "ls", {"limit": 0})["totals"]
-                seen, failures = frontier.operations.statistics().seen, frontier.operations.failures()
-                fetched, is_done = 0, frontier.is_done and not is_dominated(ending)
-                with suppress(OSError), AccountsView(place / STATE) as view:  # a report names what is wrong with them
-                    fetched = view.total().bytes
-                facts = stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
-                return with_failures_of(facts, failures)
+        trouble, ending = last_logged(self.directory, time.time()), self._last_run().ending
+        with readable_job(self.directory) as place, opened(place, self.caller, reads=True) as (frontier, _):
+            totals = answer(frontier, "ls", {"limit": 0})["totals"]
+            seen, failures = frontier.operations.statistics().seen, frontier.operations.failures()
+            fetched, is_done = 0, frontier.is_done and not is_dominated(ending)
+            with suppress(OSError), AccountsView(place / STATE) as view:  # a report names what is wrong with them
+                fetched = view.total().bytes
+            job = self.directory.resolve().name
+            facts = stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
+            return with_failures_of(facts, failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,15 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shutil import disk_usage
 
-from anabranch.crawler.job.folder import is_moved_aside, refuse_foreign, who_holds
-from anabranch.crawler.job.orderfile import order_file
-from anabranch.crawler.job.state import is_finished
-from anabranch.crawler.operate.finding import operated, operated_folder, refuse_password
-from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
+from anabranch.crawler.job.state import is_finished, is_moved_aside
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
-from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_run
-from anabranch.crawler.report.troubles import last_logged
-from anabranch.crawler.run.limits import free_bytes_of
-from anabranch.crawler.run.status import STOPPED, UNKNOWN
-from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.errors import FrontierError
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, Facts, is_plain, undisturbed
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, last_logged, last_run
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
+from anabranch.frontier.stores.totals import kept_counters
 
 #: The `line` of a job that no process has crawled yet.
 NOT_BEGUN = "not started yet"
@@ -54,8 +48,12 @@ def listed_databases(url: str) -> Iterator[Facts]:
 
     Raises: UsageError, FrontierError.
     """
-    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415 - most jobs have no database
+    from anabranch.crawler.operate.finding import operated, refuse_password  # noqa: PLC0415 - most jobs have no database
+    from anabranch.crawler.order.frontier import DATABASES  # noqa: PLC0415
+    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415
 
+    if not url.startswith(DATABASES):
+        raise UsageError(f"{url}: there is no such folder; name one that holds jobs, or postgresql://HOST")
     refuse_password(url)
     for place in PostgresDatabase(url).jobs():
         try:
@@ -69,6 +67,9 @@ def listed_databases(url: str) -> Iterator[Facts]:
 def listed(directory: Path) -> Facts:
     """The row of one job. A stopped job is not opened: its facts are in its logs. A job that cannot be read is a row, too."""
     where = {"folder": str(directory), "free_disk_bytes": _free_bytes(directory)}
+    with suppress(OSError, ValueError), undisturbed(directory) as is_free:
+        if is_free and is_plain(directory):
+            return {**_left(directory), **where}
     try:
         status = _of_crawl(directory)
     except FORESEEABLE as error:
@@ -97,6 +98,11 @@ def row_of(status: Facts) -> Facts:
 
 def _of_crawl(directory: Path) -> Facts | None:
     """The status of a crawl, or of the rows of a job of several workers; None of a job that nobody crawls."""
+    from anabranch.crawler.job.folder import refuse_foreign, who_holds  # noqa: PLC0415 - most stopped jobs need none of it
+    from anabranch.crawler.job.orderfile import order_file  # noqa: PLC0415
+    from anabranch.crawler.operate.finding import operated_folder  # noqa: PLC0415
+    from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob  # noqa: PLC0415
+
     refuse_foreign(directory)
     job = operated_folder(directory)
     if isinstance(job, EmbeddedFolderJob):
@@ -144,12 +150,8 @@ def _row_of_left(job: str, known: ProgressLine, line: str) -> Facts:
 
 def _of_store(state: Path) -> ProgressLine | None:
     """The totals in the store of a job that no process holds; None without a store, or if it cannot be read."""
-    if not has_store(state):
-        return None
-    from anabranch.frontier.stores.sql.sqlite import kept_counters  # noqa: PLC0415 - few jobs need it
-
-    with suppress(FrontierError):
-        now = kept_counters(state / STORE_FILE)
+    with suppress(OSError), undisturbed(state.parent) as is_free:
+        now = kept_counters(state / STORE_FILE) if is_free and has_store(state) else None
         return None if now is None else ProgressLine(0.0, now.accepted, now.queued, now.done, 0.0, 0.0, now.failed, 0)
     return None
 
@@ -165,6 +167,6 @@ def _line(progress: ProgressLine | None, ending: str, *, is_done: bool) -> str:
 
 def _free_bytes(directory: Path) -> int | None:
     try:
-        return free_bytes_of(directory)
+        return disk_usage(directory).free
     except OSError:
         return None

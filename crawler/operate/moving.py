@@ -43,19 +43,24 @@ from anabranch.crawler.cluster.commands import (
 )
 from anabranch.crawler.cluster.database import JobDatabase, drop_tables, free_all_shares, has_tables, put_fact
 from anabranch.crawler.cluster.totals import BEFORE, put_totals
-from anabranch.crawler.job.changes import keep_changes, lasting_changes
 from anabranch.crawler.job.checking import division_faults
 from anabranch.crawler.job.choosing import SHARES_OF_DATABASE, SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, refuse_lost_queue
 from anabranch.crawler.job.journal import roll_back
-from anabranch.crawler.job.orderfile import begun_order
+from anabranch.crawler.job.orderfile import begun_order, keep_changes, lasting_changes
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.job.state import arrives_from, current_round, moved_to, note_arrival, note_moved
-from anabranch.crawler.job.workerfolders import (
-    COMPLETE,
+from anabranch.crawler.job.state import (
     OLD_NUMBER,
     SCRATCH,
+    arrives_from,
+    current_round,
+    moved_to,
+    note_arrival,
+    note_moved,
+)
+from anabranch.crawler.job.workerfolders import (
+    COMPLETE,
     await_orphans,
     is_old_division,
     refuse_old_division,

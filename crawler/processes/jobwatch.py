@@ -14,9 +14,9 @@ import structlog
 from anabranch.crawler.order.sections import VERSION, ReportSection
 from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
 from anabranch.crawler.processes.children import Child
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
 from anabranch.crawler.report.metrics import BUILD, PHASE, ProcessSums
 from anabranch.crawler.report.progress_log import (
-    PROGRESS_LOG_FILE,
     CrawlEvent,
     ProcessMemory,
     ProgressFacts,

@@ -21,8 +21,8 @@ from anabranch.crawler.cluster.commands import Wish, put_wish
 from anabranch.crawler.cluster.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.state import Round
-from anabranch.crawler.job.workerfolders import WORKERS, worker_folders
+from anabranch.crawler.job.state import WORKERS, Round
+from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import ASKED_FOR, DOMINATED, WhyEnded, ending_text, exit_code, with_failures
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StorageError, storage_errors

@@ -1,12 +1,32 @@
-"""The end of a log: its last whole lines, and those that are added later."""
+"""The ends of logs: last whole lines, lines added later, how the last run of a job went, and why its last tries failed."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from glob import escape
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from anabranch.crawler.report.table import escaped
+from anabranch.frontier.times import duration_words
+
+#: The log of the progress of a job's runs, below `logs/`.
+PROGRESS_LOG_FILE = "progress-statistics.log"
+#: The event in it that ends a run.
+ENDED = "ENDED"
+#: The file of failed tries, below a job's folder.
+ERRORS = "logs/errors.jsonl"
+#: How much of the end of errors.jsonl is read.
+_TAIL_BYTES = 1 << 18
+#: Characters of a URL and of a reason that are kept: both may be a site's words.
+_URL_CHARS = 200
+_REASON_CHARS = 300
 #: Endings of names of compressed files, which are not read.
 _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 
@@ -152,3 +172,137 @@ def _age(path: Path) -> tuple[int, int, str]:
 def _lines(read: bytes) -> list[str]:
     """The whole lines as text. Bytes that are not UTF-8, perhaps from a site, are replaced."""
     return read[: read.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")[:-1]
+
+
+# progress-statistics.log
+
+
+class ProgressLine(NamedTuple):
+    """The figures of a line that people chart."""
+
+    time_s: float  #: epoch seconds
+    discovered: int
+    queued: int
+    downloaded: int
+    pages_per_s: float  #: of the last seconds
+    kb_per_s: float
+    failed: int
+    active: int
+
+
+def parse_progress_line(line: str) -> ProgressLine | None:
+    """A line of statistics; None for the legend, an event, or a line that is cut. Pure."""
+    cells = line.split()[: len(_READERS)]
+    try:
+        return ProgressLine(*(read(cell) for read, cell in zip(_READERS, cells, strict=True)))
+    except ValueError:
+        return None
+
+
+def _read_time(cell: str) -> float:
+    return datetime.strptime(cell, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _read_rate(cell: str) -> float:
+    """The rate of the last seconds, which has the mean of the crawl in brackets behind it."""
+    return float(cell.partition("(")[0])
+
+
+def _read_kib(cell: str) -> float:
+    return _read_rate(cell) * 1.024
+
+
+#: What reads each cell, in the order of `ProgressLine`.
+_READERS: tuple[Callable[[str], Any], ...] = (_read_time, int, int, int, _read_rate, _read_kib, int, int)
+
+
+class LastRun(NamedTuple):
+    """The last run, as the end of a log reports it."""
+
+    progress: ProgressLine | None  #: the last line of statistics
+    ending: str  #: why it ended; empty if it was killed
+
+
+def last_run(path: Path, tail_bytes: int = 1 << 14) -> LastRun:
+    """The last run of a log, which may not exist."""
+    lines = last_lines(path, tail_bytes)
+    progress = next(filter(None, map(parse_progress_line, reversed(lines))), None)
+    return LastRun(progress, lines[-1].partition(f" CRAWL {ENDED} - ")[2] if lines else "")
+
+
+# errors.jsonl
+
+
+class Trouble(NamedTuple):
+    """Why a try failed, seen from a later moment. All its text is printable."""
+
+    url: str
+    reason: str
+    ago_s: float
+    is_final: bool  #: the URL was given up
+    again_in_s: float | None  #: it is not tried again before; None: it is given up, or the time is not known
+
+    @classmethod
+    def of(
+        cls, url: str, reason: str, *, ago_s: float = 0.0, is_final: bool, again_in_s: float | None = None
+    ) -> Trouble:
+        """A trouble with its text made printable and short."""
+        return cls(_printable(url, _URL_CHARS), _printable(reason, _REASON_CHARS), ago_s, is_final, again_in_s)
+
+    def describe(self) -> str:
+        """`http://a.test/: connection refused, tried again in 40s`."""
+        if self.is_final:
+            then = "given up"
+        elif self.again_in_s is None:
+            then = "to be tried again"
+        else:
+            then = f"tried again in {duration_words(max(self.again_in_s, 0.0))}"
+        return f"{self.url}: {self.reason}, {then}"
+
+
+def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
+    """The last trouble of a stopped job, or of one of its URLs, from the ends of its errors.jsonl and those of its workers."""
+    found = []
+    for file in error_files(directory):
+        failure = next((failure for failure in last_failures(file) if not url or failure["url"] == url), None)
+        if failure is not None:
+            ago_s = max(now_s - datetime.fromisoformat(failure["time"]).timestamp(), 0.0)
+            reason = failure["message"] or failure["words"]
+            found.append(Trouble.of(failure["url"], reason, ago_s=ago_s, is_final=failure["final"]))
+    return min(found, key=lambda trouble: trouble.ago_s, default=None)
+
+
+def failures_logged(directory: Path, most: int) -> list[Mapping[str, Any]]:
+    """The fields of the last lines, the last one first, from the ends of the job's errors.jsonl and those of its workers."""
+    found = chain.from_iterable(islice(last_failures(file), most) for file in error_files(directory))
+    return sorted(found, key=lambda failure: str(failure["time"]), reverse=True)[:most]
+
+
+def reasons_logged(directory: Path) -> dict[str, str]:
+    """Why the last failed try of each URL failed, by URL, from the lines that `last_logged` reads."""
+    reasons: dict[str, str] = {}
+    for file in error_files(directory):
+        for failure in last_failures(file):
+            reasons.setdefault(failure["url"], _printable(failure["message"] or failure["words"], _REASON_CHARS))
+    return reasons
+
+
+def error_files(directory: Path) -> list[Path]:
+    """The errors.jsonl of a job, and those of its workers; each may be missing."""
+    return [directory / ERRORS, *directory.glob(f"workers/*/{ERRORS}")]
+
+
+def last_failures(errors: Path) -> Iterator[Mapping[str, Any]]:
+    """The lines at the end of errors.jsonl, the last one first, without malformed ones; none if the file cannot be read."""
+    for line in reversed(last_lines(errors, _TAIL_BYTES)):
+        with suppress(ValueError, RecursionError):
+            fields: dict[str, Any] = json.loads(line)
+            match fields:
+                case {"url": str(), "words": str(), "message": str() | None, "final": bool(), "time": str(time)}:
+                    datetime.fromisoformat(time)
+                    yield fields
+
+
+def _printable(text: str, most: int) -> str:
+    text = escaped(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

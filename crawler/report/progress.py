@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import Enum
-from typing import Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
 from anabranch.crawler.report.statistics import Rates, RateWindow
 from anabranch.crawler.report.table import escaped
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.times import counted, duration_words
 
@@ -24,52 +23,6 @@ LIVE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 10.0
 #: Rates "now" are means over so many seconds.
 WINDOW_S = 10.0
-
-
-class CrawlSnapshot(NamedTuple):
-    """One moment of a crawl. The defaults are those of a job that is not running. The names are keys of `status --json`."""
-
-    elapsed_s: float = 0.0  #: since this run began
-    pages: int = 0  #: answered in this run
-    failed: int = 0
-    excluded: int = 0
-    retries: int = 0
-    fetched_bytes: int = 0
-    active: int = 0  #: workers that hold a URL
-    workers: int = 0
-    on_slow_hosts: int = 0  #: of the active workers, those at hosts that are new or slow
-    pending: int = 0  #: URLs queued, waiting ones included
-    waiting: int = 0  #: of these, waiting for a retry
-    gates: int = 0
-    queues: int = 0  #: work queues that the job has had so far
-    wakes_in_s: float | None = None  #: until a gate opens or a retry comes due
-    waits_for: WaitsFor = WaitsFor.NOTHING
-    job: str = ""
-    ready: int = 0  #: queues that may be served, parked ones included
-    parked: int = 0  #: of these, queues with all gates closed
-    snoozed: int = 0  #: queues in which all URLs wait for a retry
-    gates_open: int = 0
-    broken: int = 0  #: tries in which a processor raised an error
-    free_bytes: int | None = None  #: of the disk the job is on
-    trouble: str = ""  #: what the store or the journal waits for; empty if they can write
-    paused: str = ""  #: who paused the crawl and why; empty if it is not paused
-    awaits: str = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
-    services: tuple[Mapping[str, Any], ...] = ()  #: that are away, as `Services.facts` shows them
-    names_waiting: int = 0  #: names without an answer, if only their URLs are left
-    failing: int = 0  #: queued URLs for which the last try in this run failed; 0 once a page was answered
-    untried: int = 0  #: other URLs that are queued or leased
-    answered: int = 0  #: pages that were answered, earlier runs included
-    last_trouble: Trouble | None = None  #: of a host that has not answered since
-    shared_left: int | None = None  #: links left to other crawls that use the same filter
-    shared_twice: int | None = None  #: URLs that another one of them took, too
-    filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
-    totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
-    skipped: int = 0  #: of those excluded, URLs of which a parameter changes nothing
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Every queued URL was tried in this run, and the job has no answered page."""
-        return bool(self.failing) and not self.untried and not self.answered
 
 
 def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> str:

@@ -11,19 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from anabranch.crawler.outcomes.errors import storage_errors
-from anabranch.crawler.report.logtail import last_lines
+from anabranch.crawler.report.logtail import ENDED
 from anabranch.crawler.report.statistics import Rates
 from anabranch.dedup.files.durable import append_to
 
 log = structlog.get_logger(__name__)
 
-#: The file's name below `logs/`.
-PROGRESS_LOG_FILE = "progress-statistics.log"
 #: Seconds between two lines.
 INTERVAL_S = 20.0
 
@@ -46,7 +44,7 @@ class CrawlEvent(Enum):
     WAITING = "WAITING"
     EMPTY = "EMPTY"
     ENDING = "ENDING"
-    ENDED = "ENDED"
+    ENDED = ENDED
     CHECKPOINT = "CHECKPOINT"
 
 
@@ -96,59 +94,6 @@ def progress_statistics_line(facts: ProgressFacts) -> str:
         # The cell ends at its column, behind at least one space (Heritrix: `PaddingStringBuffer.raAppend`).
         line += cell.rjust(end - len(line)) if len(line) + len(cell) < end else f" {cell}"
     return line
-
-
-class ProgressLine(NamedTuple):
-    """The figures of a line that people chart."""
-
-    time_s: float  #: epoch seconds
-    discovered: int
-    queued: int
-    downloaded: int
-    pages_per_s: float  #: of the last seconds
-    kb_per_s: float
-    failed: int
-    active: int
-
-
-def parse_progress_line(line: str) -> ProgressLine | None:
-    """A line of statistics; None for the legend, an event, or a line that is cut. Pure."""
-    cells = line.split()[: len(_READERS)]
-    try:
-        return ProgressLine(*(read(cell) for read, cell in zip(_READERS, cells, strict=True)))
-    except ValueError:
-        return None
-
-
-def _read_time(cell: str) -> float:
-    return datetime.strptime(cell, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
-
-
-def _read_rate(cell: str) -> float:
-    """The rate of the last seconds, which has the mean of the crawl in brackets behind it."""
-    return float(cell.partition("(")[0])
-
-
-def _read_kib(cell: str) -> float:
-    return _read_rate(cell) * 1.024
-
-
-#: What reads each cell, in the order of `ProgressLine`.
-_READERS: tuple[Callable[[str], Any], ...] = (_read_time, int, int, int, _read_rate, _read_kib, int, int)
-
-
-class LastRun(NamedTuple):
-    """The last run, as the end of a log reports it."""
-
-    progress: ProgressLine | None  #: the last line of statistics
-    ending: str  #: why it ended; empty if it was killed
-
-
-def last_run(path: Path, tail_bytes: int = 1 << 14) -> LastRun:
-    """The last run of a log, which may not exist."""
-    lines = last_lines(path, tail_bytes)
-    progress = next(filter(None, map(parse_progress_line, reversed(lines))), None)
-    return LastRun(progress, lines[-1].partition(f" CRAWL {CrawlEvent.ENDED.value} - ")[2] if lines else "")
 
 
 def event_line(now_s: float, event: CrawlEvent, words: str) -> str:

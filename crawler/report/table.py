@@ -81,3 +81,21 @@ def report_of(facts: dict[str, Any]) -> ReportTable:
     return ReportTable(
         facts["heads"], [[row[head] for head in facts["heads"]] for row in facts["rows"]], facts["widths"]
     )
+
+
+#: Columns of numbers, which are right-aligned.
+_RIGHT = frozenset(
+    {"queued", "failed", "free"}
+    | {"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in", "shares", "pages", "pages/s", "active"}
+)
+
+
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table: the heads, then the rows. Numbers are right-aligned."""
+    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = [
+            cell.rjust(width) if head in _RIGHT else cell.ljust(width)
+            for head, cell, width in zip(heads, row, widths, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()

@@ -6,26 +6,17 @@ import json
 import math
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.outcomes.failures import UNTRIED, NameTimeout
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
-from anabranch.crawler.report.logtail import last_lines
-from anabranch.crawler.report.table import escaped
+from anabranch.crawler.report.logtail import Trouble, error_files, last_failures
 from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.records import ENDING, GateKey, OutcomeKind
-from anabranch.frontier.times import duration_words
 
-#: The file of failed tries, below a job's folder.
-ERRORS = "logs/errors.jsonl"
 #: Gates with a last trouble in memory.
 KEPT = 1000
 #: The most URLs that are kept as failing.
@@ -33,11 +24,6 @@ MOST_FAILING = 100_000
 #: Characters of an exception's message, and frames of its traceback, that are logged: both may repeat what a site sent.
 _MESSAGE_CHARS = 1000
 _FRAMES = 30
-#: Characters of a URL and of a reason that are kept: both may be a site's words.
-_URL_CHARS = 200
-_REASON_CHARS = 300
-#: How much of the end of errors.jsonl is read.
-_TAIL_BYTES = 1 << 18
 
 # errors.jsonl
 
@@ -81,85 +67,16 @@ def error_line(failure: Failure) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
-    """The last trouble of a stopped job, or of one of its URLs, from the ends of its errors.jsonl and those of its workers."""
-    found = []
-    for file in _error_files(directory):
-        failure = next((failure for failure in _last_failures(file) if not url or failure["url"] == url), None)
-        if failure is not None:
-            ago_s = max(now_s - datetime.fromisoformat(failure["time"]).timestamp(), 0.0)
-            reason = failure["message"] or failure["words"]
-            found.append(Trouble.of(failure["url"], reason, ago_s=ago_s, is_final=failure["final"]))
-    return min(found, key=lambda trouble: trouble.ago_s, default=None)
-
-
-def failures_logged(directory: Path, most: int) -> list[Mapping[str, Any]]:
-    """The fields of the last lines, the last one first, from the ends of the job's errors.jsonl and those of its workers."""
-    found = chain.from_iterable(islice(_last_failures(file), most) for file in _error_files(directory))
-    return sorted(found, key=lambda failure: str(failure["time"]), reverse=True)[:most]
-
-
-def reasons_logged(directory: Path) -> dict[str, str]:
-    """Why the last failed try of each URL failed, by URL, from the lines that `last_logged` reads."""
-    reasons: dict[str, str] = {}
-    for file in _error_files(directory):
-        for failure in _last_failures(file):
-            reasons.setdefault(failure["url"], _printable(failure["message"] or failure["words"], _REASON_CHARS))
-    return reasons
-
-
 def names_logged(directory: Path) -> list[str]:
     """The URLs whose last try failed because their name only timed out, from the lines that `last_logged` reads."""
     last: dict[str, bool] = {}
-    for file in _error_files(directory):
-        for failure in _last_failures(file):
+    for file in error_files(directory):
+        for failure in last_failures(file):
             last.setdefault(failure["url"], failure.get("exception") == NameTimeout.__name__ and not failure["final"])
     return [url for url, is_waiting in last.items() if is_waiting]
 
 
-def _error_files(directory: Path) -> list[Path]:
-    return [directory / ERRORS, *directory.glob(f"workers/*/{ERRORS}")]
-
-
-def _last_failures(errors: Path) -> Iterator[Mapping[str, Any]]:
-    """The lines at the end of errors.jsonl, the last one first, without malformed ones; none if the file cannot be read."""
-    for line in reversed(last_lines(errors, _TAIL_BYTES)):
-        with suppress(ValueError, RecursionError):
-            fields: dict[str, Any] = json.loads(line)
-            match fields:
-                case {"url": str(), "words": str(), "message": str() | None, "final": bool(), "time": str(time)}:
-                    datetime.fromisoformat(time)
-                    yield fields
-
-
 # The last troubles, in memory
-
-
-class Trouble(NamedTuple):
-    """Why a try failed, seen from a later moment. All its text is printable."""
-
-    url: str
-    reason: str
-    ago_s: float
-    is_final: bool  #: the URL was given up
-    again_in_s: float | None  #: it is not tried again before; None: it is given up, or the time is not known
-
-    @classmethod
-    def of(
-        cls, url: str, reason: str, *, ago_s: float = 0.0, is_final: bool, again_in_s: float | None = None
-    ) -> Trouble:
-        """A trouble with its text made printable and short."""
-        return cls(_printable(url, _URL_CHARS), _printable(reason, _REASON_CHARS), ago_s, is_final, again_in_s)
-
-    def describe(self) -> str:
-        """`http://a.test/: connection refused, tried again in 40s`."""
-        if self.is_final:
-            then = "given up"
-        elif self.again_in_s is None:
-            then = "to be tried again"
-        else:
-            then = f"tried again in {duration_words(max(self.again_in_s, 0.0))}"
-        return f"{self.url}: {self.reason}, {then}"
 
 
 class Troubles:
@@ -237,8 +154,3 @@ def _seen_from(recorded: tuple[float, Trouble] | None, now_s: float) -> Trouble 
     at_s, trouble = recorded
     in_s = trouble.again_in_s
     return trouble._replace(ago_s=now_s - at_s, again_in_s=None if in_s is None else at_s + in_s - now_s)
-
-
-def _printable(text: str, most: int) -> str:
-    text = escaped(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"

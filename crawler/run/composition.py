@@ -22,10 +22,10 @@ from anabranch.crawler.fetch.connection_limits import connection_limits_for, rai
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
-from anabranch.crawler.job.changes import settle_changes
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import frontier_order
 from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
+from anabranch.crawler.job.orderfile import settle_changes
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
 from anabranch.crawler.job.seeds import Book, SourceTags
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
@@ -38,8 +38,9 @@ from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.preconditions import RobotsPrecondition
 from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
+from anabranch.crawler.report.logtail import Trouble, last_logged
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
-from anabranch.crawler.report.troubles import Trouble, last_logged, names_logged
+from anabranch.crawler.report.troubles import names_logged
 from anabranch.crawler.run.explain import Evidence, UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.membership import Membership, Surroundings

@@ -32,7 +32,8 @@ from anabranch.crawler.outcomes.endings import (
     with_failures,
 )
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_errors
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
+from anabranch.crawler.report.progress_log import ProgressLog
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line

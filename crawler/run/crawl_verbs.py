@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.job.changes import change_order
+from anabranch.crawler.job.orderfile import change_order
 from anabranch.crawler.job.seeding import Added
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import current_round
@@ -22,6 +22,7 @@ from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.report.jobstatus import MOST_LOOKED_AT, with_failures_of
 from anabranch.crawler.report.reports import (
     ALL_NEEDS,
     LONGEST_SHOWN,
@@ -34,7 +35,6 @@ from anabranch.crawler.report.reports import (
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.explain import ABOUT_URLS, while_away, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
-from anabranch.crawler.run.status import MOST_LOOKED_AT, with_failures_of
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end

@@ -23,7 +23,7 @@ from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
-from anabranch.crawler.report.troubles import Trouble, last_logged
+from anabranch.crawler.report.logtail import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.scope.parameters import SAMPLED, Template

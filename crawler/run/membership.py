@@ -17,7 +17,7 @@ from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, require_seeds
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
 from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, Control

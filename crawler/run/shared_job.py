@@ -47,8 +47,8 @@ from anabranch.crawler.cluster.database import (
 from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
-from anabranch.crawler.job.changes import keep_changes
 from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.job.orderfile import keep_changes
 from anabranch.crawler.job.seeding import known_keys
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
@@ -56,10 +56,18 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, is_dominated, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobMoving, UsageError
+from anabranch.crawler.report.jobstatus import (
+    MOST_LOOKED_AT,
+    UNKNOWN,
+    CrawlSnapshot,
+    status_facts,
+    stopped_facts,
+    totals_of_counters,
+    with_failures_of,
+)
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_logged, last_run
 from anabranch.crawler.report.metrics import Numbers, summed
-from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
-from anabranch.crawler.report.troubles import last_logged
+from anabranch.crawler.report.progress import progress_line
 from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
     LIMIT_KEYS,
@@ -71,14 +79,6 @@ from anabranch.crawler.run.crawl_verbs import (
     report_limit,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
-from anabranch.crawler.run.status import (
-    MOST_LOOKED_AT,
-    UNKNOWN,
-    status_facts,
-    stopped_facts,
-    totals_of_counters,
-    with_failures_of,
-)
 from anabranch.crawler.run.summing import joined_rows, merged_listing, summed_snapshot
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer

@@ -7,47 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
-from anabranch.crawler.outcomes.endings import WhyEnded, biggest, is_over
-from anabranch.crawler.outcomes.status import describe
-from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.report.jobstatus import CrawlSnapshot, status_facts
+from anabranch.crawler.report.progress import progress_line
 from anabranch.crawler.report.progress_log import (
     CrawlEvent,
     DeepestQueue,
     ProgressFacts,
-    ProgressLine,
     ProgressLog,
     memory_of_process,
 )
 from anabranch.crawler.report.statistics import CrawlStatistics, RateWindow
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.statistics import FrontierStatistics
-from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext
     from anabranch.crawler.run.services import Services
-    from anabranch.frontier.stores.contract import Counters
 
-#: The phase of a job that no process crawls; and of one whose process does not answer, or that cannot be read: see its `line`.
-STOPPED, UNKNOWN = "stopped", "unknown"
 #: Counts that a look at all queues replaces, or that are no totals.
 _LOOKED_UP = frozenset({"queues", "gates", "on_slow_hosts", "trouble"})
-#: Fields of a snapshot that are not shown by their names.
-_INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 
 #: Seconds between two looks at all queues, at least; and the share of the time that they take at most.
 LOOK_S = 2.0
@@ -221,110 +210,6 @@ def log_frontier_trouble(what: str) -> None:
         log.warning("the crawl waits", waits_for=what)
     else:
         log.warning("the crawl goes on")
-
-
-def status_facts(
-    now: CrawlSnapshot,
-    phase: str,
-    line: str,
-    *,
-    pid: int | None = None,
-    processes: Mapping[str, int] = MappingProxyType({}),
-    is_finished: bool = False,
-) -> Facts:
-    """The facts of `status --json`, by operate/facts.schema.json, for every job, running or not. Pure."""
-    facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
-    return {
-        "phase": phase,
-        "is_finished": is_finished,
-        "pid": pid,
-        "processes": dict(processes),
-        **facts,
-        "waits_for": now.waits_for.name or WaitsFor.NOTHING.name,
-        "free_disk_bytes": now.free_bytes,
-        "services": [dict(service) for service in now.services],
-        "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
-        "no_seed_answered": now.is_unanswered,
-        "failures": [],
-        "desired_state": None,
-        "line": line,
-    }
-
-
-def stopped_facts(
-    job: str,
-    totals: Facts,
-    trouble: Trouble | None,
-    seen: Mapping[str, float | str],
-    *,
-    fetched_bytes: int,
-    is_done: bool,
-    ending: str = "",
-) -> Facts:
-    """Return the facts of `status --json` for a job that no process crawls, with the counts of all its runs. Pure.
-
-    `ending` is why the last run ended. One that says that nothing was left is ignored if URLs are queued now.
-    """
-    queues: Mapping[str, int] = totals["queues"]
-    is_finished = is_done and not totals["retired"]
-    now = CrawlSnapshot(
-        job=job,
-        pages=totals["done"],
-        failed=totals["failed"],
-        excluded=totals["disregarded"],
-        fetched_bytes=fetched_bytes,
-        answered=totals["done"],
-        pending=totals["pending"],
-        waiting=totals["waiting"],
-        queues=sum(queues.values()),
-        ready=queues.get(QueueState.READY.value, 0),
-        snoozed=queues.get(QueueState.SNOOZED.value, 0),
-        gates_open=totals["gates_open"],
-        last_trouble=trouble,
-        filter=seen,
-        totals=totals,
-    )
-    if is_over(ending) and totals["pending"]:
-        ending = ""  # URLs were queued since
-    line = WhyEnded.FINISHED.value if is_finished else ending or "not running; `anabranch crawl` resumes it"
-    return status_facts(now, STOPPED, line, is_finished=is_finished)
-
-
-#: A job with more failures does not list their reasons while it runs: each is looked at for each status.
-MOST_LOOKED_AT = 100_000
-
-
-def with_failures_of(facts: Facts, failures: Mapping[int, int]) -> Facts:
-    """The status of a job, with the most frequent reasons of its failures, by status. Pure."""
-    listed = [{"status": status, "words": describe(status), "count": count} for status, count in biggest(failures)]
-    return {**facts, "failures": listed}
-
-
-def totals_of_counters(counters: Counters, links: int = 0) -> dict[str, Any]:
-    """The totals of `ls`, from a store's counts; `links` are on their way between workers. Pure."""
-    return {
-        "pending": counters.queued - counters.retired + links,
-        "waiting": counters.waiting,
-        "in_flight": 0,
-        "done": counters.done,
-        "failed": counters.failed,
-        "disregarded": counters.disregarded,
-        "retired": counters.retired,
-        "gates_open": 0,
-        # Which of them are empty no row says.
-        "queues": {state.value: counters.queues if state is QueueState.INACTIVE else 0 for state in QueueState},
-        "why_idle": "",
-    }
-
-
-def silent_words(pid: int | None, progress: ProgressLine | None, now_s: float) -> str:
-    """That a process does not answer, and what its last progress line says. Pure."""
-    process = "its process" if pid is None else f"process {pid}"
-    if progress is None:
-        return f"{process} does not answer; it has written no progress line"
-    counts = f"{counted(progress.downloaded, 'page')}, {progress.queued:,} queued, {progress.failed:,} failed"
-    age = duration_words(max(now_s - progress.time_s, 0.0))
-    return f"{process} does not answer; its last progress line, {age} old: {counts}"
 
 
 def _whole(figure: float | str | None) -> int | None:

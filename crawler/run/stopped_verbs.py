@@ -48,9 +48,9 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.report.logtail import reasons_logged
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
-from anabranch.crawler.report.troubles import reasons_logged
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
 from anabranch.crawler.run.shared_job import SharedJob, WorkersSilent

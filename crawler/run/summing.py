@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import Any
 
-from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
+from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.report.summary import RunFacts
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.verbs import Arguments, Facts, whole_argument
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import RESTS_IN, QueueState

@@ -22,7 +22,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-from anabranch.frontier.errors import FormatMismatch, FrontierError
+from anabranch.frontier.errors import DumpDamaged, FormatMismatch
 from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
 from anabranch.frontier.records import ENDING, FRONT, WAITING, Candidate, OutcomeKind, QueueKey
 from anabranch.frontier.stores.contract import FailedRecord, FrontierStore
@@ -136,10 +136,6 @@ _OUTCOMES = {kind.value: kind for kind in ENDING}
 _MOST = 1 << 31
 #: Later times are errors (it is the year 9999).
 _LATEST_S = 253_402_300_799
-
-
-class DumpDamaged(FrontierError):
-    """A line of a dump, not its last, cannot be read; all lines before it have been loaded."""
 
 
 class Dump:

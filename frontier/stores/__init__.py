@@ -1,1 +1,1 @@
-"""Stores of the Frontier's rows: the `contract`, a store in memory (`memory`), and one in SQL (`sql`)."""
+"""Stores of the Frontier's rows: the `contract`, one in `memory`, one in `sql`, and the `totals` in its file."""

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.frontier.jobfolder import FORMAT_FILE, VERSION
-from anabranch.frontier.stores.sql.schema import FORMAT
+from anabranch.frontier.stores.totals import FORMAT
 from tests.acceptance import forkserver
 from tests.acceptance.command import environment
 from tests.formats.make_jobs import unpack

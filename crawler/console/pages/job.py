@@ -47,7 +47,7 @@ from anabranch.crawler.operate import (
 )
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
-from anabranch.crawler.report.troubles import failures_logged
+from anabranch.crawler.report.logtail import failures_logged
 
 #: Title of a chart, and its lines: a name, and the value of a sample.
 _CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (

@@ -27,8 +27,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.job.changes import lasting_changes
-from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.orderfile import lasting_changes, order_file
 from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
 from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order
 from anabranch.crawler.order.rendering import descriptions_of

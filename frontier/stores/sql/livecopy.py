@@ -24,7 +24,8 @@ from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, Counters
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.schema import NOTE
-from anabranch.frontier.stores.sql.sqlite import SqliteRunner, kept_counters, log_of, translated
+from anabranch.frontier.stores.sql.sqlite import SqliteRunner, log_of, translated
+from anabranch.frontier.stores.totals import kept_counters
 
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5

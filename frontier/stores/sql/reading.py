@@ -53,7 +53,7 @@ from anabranch.frontier.stores.contract import (
 )
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
-from anabranch.frontier.stores.sql.schema import counters_of, is_shared
+from anabranch.frontier.stores.totals import counters_of, is_shared
 
 #: Before every id, and every place in `url`.
 FIRST_ID = -(1 << 63)

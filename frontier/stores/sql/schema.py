@@ -18,20 +18,18 @@ from anabranch.frontier.stores import sql
 from anabranch.frontier.stores.contract import Counters, LaneId, Opening, Place
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
+from anabranch.frontier.stores.totals import FORMAT, IDENTITY, counters_of, is_shared
 
 #: For those who copy all tables, or ask whether they are there.
 METADATA, CRAWL = sql.METADATA, sql.CRAWL
-#: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
-FORMAT = "7"
 #: The formats that can be read.
 READ = ("3", "4", "5", "6", FORMAT)
 
 #: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
 
-#: First part of the names in `crawl` of notes, and of the facts that may not change.
+#: First part of the names in `crawl` of notes.
 NOTE = "note:"
-IDENTITY = "identity:"
 #: Name of the list of openings in `crawl`, JSON; an older program leaves it as it is.
 _OPENINGS = "openings"
 #: Name of the store's own name in `crawl`.
@@ -40,8 +38,6 @@ _NAME = "name"
 MOST_OPENINGS = 64
 #: Name of the format in which the store was made.
 MADE = "made"
-#: Name of the share rule among the facts that may not change.
-SHARES = "shares"
 
 
 def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
@@ -153,16 +149,6 @@ def mark(connection: Connection, clean: bool) -> None:
 def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
     """Keep these facts by name, in the running transaction; `Opening` has them."""
     _put(connection, {NOTE + name: value for name, value in notes.items()})
-
-
-def is_shared(facts: Mapping[str, str]) -> bool:
-    """The facts of `crawl` are those of a job of several workers."""
-    return f"{IDENTITY}{SHARES}" in facts
-
-
-def counters_of(facts: Mapping[str, str]) -> Counters:
-    """The totals among the facts of `crawl`."""
-    return Counters(**{name: int(facts.get(name, 0)) for name in Counters._fields})  # an older format has no `retried`
 
 
 def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -> None:

@@ -48,7 +48,6 @@ from anabranch.frontier.errors import (
     caused_by,
     unwritable,
 )
-from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql import CRAWL, statements
 from anabranch.frontier.stores.sql.execution import (
     RUNNER,
@@ -63,7 +62,7 @@ from anabranch.frontier.stores.sql.execution import (
     fetch,
 )
 from anabranch.frontier.stores.sql.reading import recount
-from anabranch.frontier.stores.sql.schema import FORMAT, IDENTITY, counters_of, is_shared
+from anabranch.frontier.stores.totals import FORMAT, IDENTITY, counters_of
 
 T = TypeVar("T")
 
@@ -446,15 +445,6 @@ def _refused(file: Path) -> int | None:
 def identity_of(file: Path) -> dict[str, str]:
     """Return the identity with which the file must be opened. No process may have it open. Raises: StoreUnavailable."""
     return {name.removeprefix(IDENTITY): value for name, value in _facts(file).items() if name.startswith(IDENTITY)}
-
-
-def kept_counters(file: Path) -> Counters | None:
-    """The totals of a store that no process holds. Raises: StoreUnavailable, at once.
-
-    None if several workers share it, or if it has another format, which may count in another way.
-    """
-    facts = _facts(file)
-    return None if is_shared(facts) or facts.get("format") != FORMAT else counters_of(facts)
 
 
 def _facts(file: Path) -> dict[str, str]:

@@ -43,6 +43,7 @@ from anabranch.frontier.stores.sql import schema, statements
 from anabranch.frontier.stores.sql.execution import Statement, execute, fetch, fetch_for, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Question, job_counts
+from anabranch.frontier.stores.totals import SHARES
 
 #: Bits of the numbers that a worker gives rows and turns since it joined; the epoch is above them.
 NUMBER_BITS = 30
@@ -182,9 +183,7 @@ class ShareWorker:
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
         """Make the tables if they are missing, and join. Raises: FormatMismatch; StoreInUse for a name that is taken."""
-        facts = schema.open_shared(
-            connection, place, {**identity, schema.SHARES: str(self._rule)}, now_s, self._rule.shares
-        )
+        facts = schema.open_shared(connection, place, {**identity, SHARES: str(self._rule)}, now_s, self._rule.shares)
         with connection.begin():
             began_s = self._clock()
             ((last,),) = fetch(connection, statements.FACT_FOR_UPDATE, ("epoch",))

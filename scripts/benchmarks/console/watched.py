@@ -25,7 +25,7 @@ from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.troubles import failures_logged
+from anabranch.crawler.report.logtail import failures_logged
 from anabranch.frontier.errors import FrontierError
 from scripts.benchmarks.crawl.contestants import DURABLE, JOB
 from scripts.benchmarks.crawl.race import raced

@@ -141,7 +141,9 @@ def test_watch_looks_again_until_the_crawl_ends(job, monkeypatch) -> None:
     answers = [RUNNING, {**RUNNING, "phase": "draining"}, RUNNING]
     asked = iter([*answers, None])
     monkeypatch.setattr(folderjob, "ask", lambda *_: next(asked))
-    assert [json.loads(line) for line in run("status", job, "--watch", "--json").output.splitlines()] == answers
+    with JobFolder.open(job):  # a crawl holds it
+        lines = run("status", job, "--watch", "--json").output.splitlines()
+    assert [json.loads(line) for line in lines] == answers
 
 
 def test_a_job_that_is_held_but_does_not_answer_is_in_use(job, impatient) -> None:

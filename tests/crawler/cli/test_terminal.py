@@ -1,4 +1,4 @@
-"""Words beside the output: whether they can be written is not what a run depends on."""
+"""Errors become one line and an exit code; whether a message can be written is not what a run depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.cli.terminal import StopSignals, keep_streams, live_totals, progress_line, say, with_flag
+from anabranch.crawler.cli import terminal
+from anabranch.crawler.cli.terminal import (
+    StopSignals,
+    guarded,
+    keep_streams,
+    live_totals,
+    progress_line,
+    say,
+    with_flag,
+)
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
@@ -219,3 +229,53 @@ def test_a_standard_error_that_is_not_the_processs_own_is_left_alone(monkeypatch
     monkeypatch.setattr(sys, "stderr", mine)
     keep_streams()
     assert sys.stderr is mine
+
+
+def raising(error: BaseException):
+    def run() -> None:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UsageError("no\x1b[2J"), ExitCode.USAGE, "anabranch: no\\x1b[2J\n"),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
+    ],
+)
+def test_a_foreseeable_error_is_one_line_that_no_terminal_obeys(capsys, error, code, said) -> None:
+    """An interrupt needs none."""
+    assert guarded(raising(error)) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def interrupt() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+
+
+def test_a_signal_that_comes_after_the_outcome_does_not_change_it(monkeypatch) -> None:
+    """Such as while the line of an error is written."""
+    monkeypatch.setattr(terminal, "say", lambda _: interrupt())
+    assert guarded(raising(UsageError("no"))) == ExitCode.USAGE
+    assert guarded(lambda: 3) == 3
+    interrupt()
+
+
+def test_a_long_error_is_cut_in_its_middle(capsys) -> None:
+    """It repeats what was typed."""
+    guarded(raising(UsageError("x" * 5000)))
+    assert len(capsys.readouterr().err) < 1100
+
+
+def test_a_defect_is_not_hidden() -> None:
+    """It keeps its traceback."""
+    with pytest.raises(ZeroDivisionError):
+        guarded(raising(ZeroDivisionError()))
+
+
+def test_what_the_command_says_of_itself_is_its_code() -> None:
+    """Nothing is done."""
+    assert (guarded(lambda: None), guarded(lambda: 1)) == (ExitCode.DONE, 1)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.orderfile import change_order
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import BadArgument, ForeignJobFormat, OrderError

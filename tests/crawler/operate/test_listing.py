@@ -19,7 +19,8 @@ from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.operate.listing import job_folders, listed, listed_databases, listed_jobs
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.report.progress_log import LEGEND, PROGRESS_LOG_FILE
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
+from anabranch.crawler.report.progress_log import LEGEND
 from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql.worker import WorkerIdentity

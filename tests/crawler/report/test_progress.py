@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from anabranch.crawler.report import progress
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
+from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.progress import (
-    CrawlSnapshot,
     Display,
     DisplayConsole,
     progress_line,
@@ -19,7 +20,6 @@ from anabranch.crawler.report.progress import (
     why_idle,
 )
 from anabranch.crawler.report.statistics import Rates
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.records import WaitsFor
 from tests.rows import each_row
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.report.logtail import parse_progress_line
 from anabranch.crawler.report.progress_log import (
     COLUMN_ENDS,
     LEGEND,
@@ -18,7 +19,6 @@ from anabranch.crawler.report.progress_log import (
     congestion,
     event_line,
     memory_of_process,
-    parse_progress_line,
     progress_statistics_line,
 )
 from anabranch.crawler.report.statistics import Rates

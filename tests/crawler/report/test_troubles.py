@@ -9,8 +9,9 @@ import pytest
 
 from anabranch.crawler.outcomes.failures import ConnectFailed, KeptConnectionClosed, NameNotFound
 from anabranch.crawler.processors.admission import OutOfScope
-from anabranch.crawler.report import troubles
-from anabranch.crawler.report.troubles import ERRORS, Failure, Trouble, Troubles, error_line, last_logged, reason_of
+from anabranch.crawler.report import logtail, troubles
+from anabranch.crawler.report.logtail import ERRORS, Trouble, last_logged
+from anabranch.crawler.report.troubles import Failure, Troubles, error_line, reason_of
 from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.records import GateKey, OutcomeKind
 from tests.crawler.builder import response, visit
@@ -243,6 +244,6 @@ def test_only_the_end_of_the_log_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     file = tmp_path / ERRORS
     file.parent.mkdir()
     file.write_bytes(failed(A, 1.0) + failed(B, 2.0))
-    monkeypatch.setattr(troubles, "_TAIL_BYTES", len(failed(B, 2.0)) + 9)
+    monkeypatch.setattr(logtail, "_TAIL_BYTES", len(failed(B, 2.0)) + 9)
     assert last_logged(tmp_path, 3.0, A) is None
     assert json.dumps(last_logged(tmp_path, 3.0)) == json.dumps([B, "connection \\x9b refused", 1.0, False, None])

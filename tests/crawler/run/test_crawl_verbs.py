@@ -17,9 +17,9 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection, ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.reports import MOST_ROWS, REPORTS, write_all
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.composition import RunContext, RunParts
 from anabranch.crawler.run.crawl_verbs import (
     ADD,

@@ -9,7 +9,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
-from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.run.explain import (
     Evidence,
     OrderEvidence,

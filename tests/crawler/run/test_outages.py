@@ -26,7 +26,8 @@ from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ExitCode
-from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
+from anabranch.crawler.report.progress import progress_line
 from anabranch.crawler.run import service_gates
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.controller import CrawlController

@@ -4,10 +4,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.jobstatus import CrawlSnapshot
+from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.report.summary import RunFacts
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.summing import (
     joined_rows,
     merged_active,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.frontier.errors import FormatMismatch
-from anabranch.frontier.inspect.dump import Dump, DumpDamaged, dump_lines, load_dump
+from anabranch.frontier.errors import DumpDamaged, FormatMismatch
+from anabranch.frontier.inspect.dump import Dump, dump_lines, load_dump
 from anabranch.frontier.inspect.load import Known, Queued
 from anabranch.frontier.records import (
     FRONT,

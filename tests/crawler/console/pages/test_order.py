@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.crawler.console.pages.order import cut_lines, order_keys, order_layers, setting_text
-from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.orderfile import change_order
 from anabranch.crawler.order.changes import CHANGEABLE
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.job.changes import change_order, lasting_changes, settle_changes
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.orderfile import begun_order
+from anabranch.crawler.job.orderfile import begun_order, change_order, lasting_changes, settle_changes
 from anabranch.crawler.order.changes import Change, held_changes
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError
