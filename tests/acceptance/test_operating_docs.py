@@ -10,11 +10,11 @@ from anabranch.crawler.cli.app import app
 from tests.acceptance.command import REPOSITORY, anabranch, write_order
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
-#: In a table or as a block of its own; the crawl itself has tests of its own.
+#: In a table or as a block of its own. Crawls, and moves to servers and disks that only an example has, have their own tests.
 COMMANDS = [
     command
     for command in sorted({*re.findall(r"(?:`|^    )anabranch (\w+ [^`\n]+)", TEXT, re.MULTILINE)})
-    if not command.startswith("crawl ")
+    if not command.startswith(("crawl ", "move "))
 ]
 #: What the words in capitals stand for; brackets say that it may be left out.
 MEANT = {"JOB": "example", "URL": "http://blog.alpha.test/", "FILE": "new.toml", "ARGUMENTS": "-c order.toml --limit 3"}
