@@ -18,7 +18,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, StoreLost, UsageError
 from anabranch.crawler.report.progress import Display
 from anabranch.crawler.run.controller import CrawlController
 from anabranch.frontier.errors import (
@@ -39,6 +39,8 @@ from tests.patience import HANG_S
 #: Nobody listens there, and it is refused before anybody is asked.
 SEED = "http://127.0.0.1:9/"
 SMALL = tuple(f"dedup.{key}={value}" for key, value in SMALL_FILTER.items())
+#: A filter that no server holds: the crawl cannot start.
+UNREACHABLE = ("dedup.leaves=redis://127.0.0.1:1/0",)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +88,7 @@ class Parts:
 
     @property
     def outside(self):
-        return self.controllers[0]._hooks
+        return self.controllers[0]._outside
 
 
 def test_a_seed_that_cannot_be_fetched_is_told_and_the_exit_code_is_5(capsys) -> None:
@@ -224,8 +226,7 @@ def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
 @pytest.mark.parametrize(
     "named",
     [
-        {"store": "postgresql://127.0.0.1:1/none"},
-        {"settings": ("dedup.leaves=redis://127.0.0.1:1/0",)},
+        {"settings": UNREACHABLE},
         {
             "proxy": "http://u@127.0.0.1:1",
             "settings": ("fetch.proxy_resolves=true", "fetch.proxy_password_env=NOBODY_SETS_IT"),
@@ -272,7 +273,7 @@ def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
 def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were(capsys) -> None:
     """A start that fails removes nothing that was there before it."""
     Path("empty").mkdir()
-    assert run_crawl(command(SEED, job=Path("empty"), store="postgresql://127.0.0.1:1/none")) != ExitCode.DONE
+    assert run_crawl(command(SEED, job=Path("empty"), settings=UNREACHABLE)) != ExitCode.DONE
     assert list(Path("empty").iterdir()) == []
     run_crawl(command(SEED))
     before = Path("job/pages.jsonl").read_bytes(), Path("job/state/seeds.jsonl").read_bytes()
@@ -429,12 +430,17 @@ def test_fresh_needs_no_consent_since_nothing_is_lost(monkeypatch, capsys) -> No
     assert capsys.readouterr().out.startswith(f"the old job is now {moved}\n")
 
 
-def test_the_old_job_comes_back_if_the_new_one_does_not_start(capsys) -> None:
+def test_the_old_job_comes_back_if_the_new_one_does_not_start(monkeypatch, capsys) -> None:
     """Else the next plain command would begin a new job."""
     run_crawl(command(SEED))
     before = sorted(Path().rglob("*"))
     capsys.readouterr()
-    assert run_crawl(command(SEED, fresh=True, store="postgresql://127.0.0.1:1/none")) != ExitCode.DONE
+
+    async def run(_: CrawlController) -> ExitCode:
+        raise StoreLost("the store is gone")
+
+    monkeypatch.setattr(CrawlController, "run", run)
+    assert run_crawl(command(SEED, fresh=True)) != ExitCode.DONE
     assert capsys.readouterr().out.splitlines()[-1] == "the old job is job again"
     assert sorted(Path().rglob("*")) == before
 
