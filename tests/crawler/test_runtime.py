@@ -100,6 +100,7 @@ print(before - anonymous_bytes(os.getpid()))
 #: Takes and frees what reading a page does, over and over, as blocks that are not mapped.
 _TAKEN_AGAIN = """
 import resource, sys
+import sqlalchemy  # a crawl's heap has grown by its libraries
 from anabranch.crawler.runtime import give_back_early
 if sys.argv[1] == "early":
     assert give_back_early()

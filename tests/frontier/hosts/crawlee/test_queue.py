@@ -200,8 +200,8 @@ async def test_a_gate_lets_one_request_at_a_time_through() -> None:
     assert request is not None
     assert await queue.fetch() is None
     assert await queue.is_empty()
-    queue.mark_handled(request)
     ended_s = queue._frontier.now_s()
+    queue.mark_handled(request)
     assert await queue.fetch() is None
     assert not await queue.is_empty()
     assert queue._frontier.now_s() - ended_s >= 0.2
