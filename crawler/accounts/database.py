@@ -179,6 +179,11 @@ class AccountsDatabase:
         with as_system_errors(self._path):
             twice(lambda: self._write(added, run, place, covered))
 
+    def cover(self, crawl_log: Path) -> None:
+        """Take all lines of a crawl.log for counted, in a database that has counted none: others have them."""
+        size = crawl_log.stat().st_size if crawl_log.exists() else 0
+        self.write(Additions(), (0.0, 0.0), covered=size)
+
     def _write(self, added: Additions, run: tuple[float, float], place: int | None, covered: int) -> None:
         with self._writer.begin():
             of_mime, of_source, of_processor = added.mime_urls.items(), added.sources.items(), added.processors.items()

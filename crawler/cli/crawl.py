@@ -115,6 +115,10 @@ def _create(command: CrawlCommand, chosen: ChosenJob) -> int:
 
     if command.again:
         raise UsageError("--again crawls a job again, and this command creates one; leave it out")
+    if command.fresh and chosen.order.frontier.is_in_database:
+        raise UsageError(
+            "--fresh moves a folder aside; name another database, or drop the tables of the job in this one"
+        )
     chosen = permitted(chosen, run_code=command.run_code)
     check_names(chosen.order, chosen.layers)
     seeds = _seeds(chosen)
@@ -233,7 +237,7 @@ def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
                 if isinstance(address, Path) or not database.is_passing(error):
                     raise
                 if not is_away:
-                    say(f"anabranch: {error}; waiting for it (Ctrl-C ends this)")
+                    say(f"anabranch: {database.place}: the server cannot be reached; waiting for it (Ctrl-C ends this)")
                 is_away = True
                 if not database.may_try_again(error):
                     raise

@@ -224,6 +224,8 @@ _MOVING = "moving"
 
 def refuse_moved(place: str, connection: Connection) -> None:
     """Raises: JobMoved if the job is elsewhere now, or if this is a copy of one that has not moved; JobMoving."""
+    if not has_job(connection):
+        return
     if moved := fact(connection, _MOVED):
         raise JobMoved(f"{place}: the job was moved to {moved}; name that place to go on with it")
     if source := fact(connection, _ARRIVES):

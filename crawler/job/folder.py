@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple, Self
 
+from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase
 from anabranch.crawler.job.orderfile import CHANGES_FILE, last_order_file, order_file, write_order
 from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
 from anabranch.crawler.job.state import (
@@ -259,6 +260,8 @@ def refuse_moved(directory: Path, store: str = "") -> None:
         for entry in state.iterdir():
             if not entry.name.startswith(_KEPT_BY_WORKERS):  # with the further files of SQLite
                 _remove(entry)
+        with contextlib.closing(AccountsDatabase(state / ACCOUNTS_FILE)) as accounts:
+            accounts.cover(directory / "logs" / "crawl.log")  # the job's totals have these lines
         sync_folder(state)
         (state / MOVED_MARK).unlink()
         sync_folder(state)

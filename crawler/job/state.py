@@ -114,6 +114,8 @@ def worker_of(state: Path) -> WorkerOfFolder | None:
 MOVED_MARK = "moved.json"
 #: Exists in a job that was moved here until that is known; has the folder or the URL of the database that it comes from.
 _ARRIVES = "arrives.json"
+#: Has the folder that the job was renamed from: the same command is told that it has done its work.
+_CAME = "came.json"
 
 
 def moved_to(state: Path) -> str:
@@ -142,6 +144,16 @@ def note_arrival(state: Path, place: str) -> None:
     with storage_errors(state):
         (state / _ARRIVES).unlink(missing_ok=True)
         sync_folder(state)
+
+
+def came_from(state: Path) -> str:
+    """The folder that the job was renamed from last; empty: it was not. Raises: StorageError."""
+    return _noted_place(state / _CAME)
+
+
+def note_came(state: Path, place: str) -> None:
+    """Record durably that the job is about to get another name. Raises: StorageError."""
+    _note_place(state / _CAME, place)
 
 
 def _noted_place(file: Path) -> str:

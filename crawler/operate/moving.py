@@ -34,11 +34,13 @@ from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, changes_in, copy_job, join, put_changes
 from anabranch.crawler.cluster.commands import (
     MOVING_S,
+    DesiredState,
     arrival_in,
     has_moved,
     hold_for_move,
     let_go,
     put_arrival,
+    put_desired_state,
     put_moved,
 )
 from anabranch.crawler.cluster.database import JobDatabase, drop_tables, free_all_shares, has_tables, put_fact
@@ -54,9 +56,11 @@ from anabranch.crawler.job.state import (
     OLD_NUMBER,
     SCRATCH,
     arrives_from,
+    came_from,
     current_round,
     moved_to,
     note_arrival,
+    note_came,
     note_moved,
 )
 from anabranch.crawler.job.workerfolders import (
@@ -169,19 +173,23 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
     if _has_moved(source, target):  # all but its arrival was done
         _end_arrival(target)
         return MovedJob(target, None)
-    if not (_is_database(source) or is_job(Path(source))):
+    if not _is_database(source) and not is_job(Path(source)):
+        if came_from(Path(target) / STATE) == source:  # it was renamed before
+            return MovedJob(target, None)
         raise UsageError(f"{source}: there is no such job")
+    _refuse_odd(source, target)
     _make_room(source, target)
     if not _is_database(source) and not _is_database(target):
         _move_folder(Path(source), Path(target))
         return MovedJob(target, None)
-    with (
-        _rows_in_database(source, target, caller)
-        if _is_database(source)
-        else _rows_in_folder(
-            Path(source), shares or (SHARES_OF_DATABASE if _is_database(target) else SHARES_OF_PROCESSES), caller
-        ) as rows
-    ):
+    if _is_database(source):
+        if shares:
+            raise UsageError(f"{source}: --shares: the job has several shares already; their number is fixed for a job")
+        held = _rows_in_database(source, target, caller)
+    else:
+        usual = SHARES_OF_DATABASE if _is_database(target) else SHARES_OF_PROCESSES
+        held = _rows_in_folder(Path(source), shares, usual, caller)
+    with held as rows:
         counts = (
             _fill_database(target, source, rows) if _is_database(target) else _fill_folder(Path(target), source, rows)
         )
@@ -190,12 +198,23 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
     return MovedJob(target, counts)
 
 
+def _refuse_odd(source: str, target: str) -> None:
+    """Raises: UsageError for a link, whose folder would stay, and for a target inside the source."""
+    if _is_database(source):
+        return
+    if Path(source).is_symlink():
+        raise UsageError(f"{source}: is a link; name the folder that it leads to, {Path(source).resolve()}")
+    if not _is_database(target) and Path(target).resolve().is_relative_to(Path(source).resolve()):
+        raise UsageError(f"{target}: is in the folder that is to be moved; name another place")
+
+
 class _Rows(NamedTuple):
     """A job that is held for a move."""
 
     database: JobDatabase  #: its rows, as those of several workers
     order: CrawlOrder
     note: Callable[[str], None]  #: record that it is at this place now
+    is_finished: bool  #: nothing was left
 
 
 def _is_database(place: str) -> bool:
@@ -204,10 +223,15 @@ def _is_database(place: str) -> bool:
 
 def _place(typed: str) -> str:
     """The place in the one form by which two are compared. Raises: UsageError."""
+    if "://" in typed and not _is_database(typed):
+        raise UsageError(f"{typed!r}: the URL of a job's database begins with postgresql://")
     if not _is_database(typed):
         return str((find_job(typed) if not Path(typed).exists() and is_job(JOBS / typed) else Path(typed)).absolute())
     refuse_password(typed)
-    return PostgresDatabase(typed).place
+    place = PostgresDatabase(typed).place
+    if len(place.split()) != 1:
+        raise UsageError(f"{place!r}: a job's database has a name without spaces; name another one")
+    return place
 
 
 def _has_moved(source: str, target: str) -> bool:
@@ -265,8 +289,7 @@ def _move_folder(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not _renamed(source, target):
             copy = _unfinished(target)
-            shutil.copytree(source, copy, symlinks=True, ignore=_sockets)
-            os.sync()
+            _copy_folder(source, copy)
             note_arrival(copy / STATE, str(source))
             copy.rename(target)
             sync_folder(target.parent)
@@ -274,8 +297,34 @@ def _move_folder(source: Path, target: Path) -> None:
             _end_arrival(str(target))
 
 
+class _NotCopied(Exception):
+    """A file could not be copied."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _copy_folder(source: Path, copy: Path) -> None:
+    """Copy all but sockets, durably. Raises: OSError of the first file that cannot be copied; nothing is left then."""
+
+    def copied(file: str, there: str) -> object:
+        try:
+            return shutil.copy2(file, there, follow_symlinks=False)
+        except OSError as error:
+            raise _NotCopied(error) from error  # an OSError would be collected, and the copy go on
+
+    try:
+        shutil.copytree(source, copy, symlinks=True, ignore=_sockets, copy_function=copied)
+        os.sync()
+    except _NotCopied as error:
+        shutil.rmtree(copy, ignore_errors=True)
+        raise error.error from None
+
+
 def _renamed(source: Path, target: Path) -> bool:
     """Rename a folder, durably; False if the target is on another file system."""
+    note_came(source / STATE, str(source))
     try:
         source.rename(target)
     except OSError as error:
@@ -291,12 +340,14 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
 
 
 @contextmanager
-def _rows_in_folder(directory: Path, shares: int, caller: Caller) -> Iterator[_Rows]:
+def _rows_in_folder(directory: Path, shares: int, usual: int, caller: Caller) -> Iterator[_Rows]:
     """The rows of a job in a folder, which is held meanwhile. A job of one worker gets them in a file of its own."""
     refuse_embedded(directory)
     refuse_worker(directory)
     refuse_old_division(directory)
     file = shared_file(directory)
+    if file is not None and shares:
+        raise UsageError(f"{directory}: --shares: the job has several shares already; their number is fixed for a job")
     with JobFolder.open(directory) as job:
         order = begun_order(directory, caller)
         refuse_withheld(order.code.withheld, directory, "moving it")
@@ -309,16 +360,16 @@ def _rows_in_folder(directory: Path, shares: int, caller: Caller) -> Iterator[_R
                 with sealed(file), closing(JobDatabase(file)) as database:
                     _settle_workers(directory, database)
                     database.do(lambda connection: put_changes(connection, lasting_changes(directory)))
-                    yield _Rows(database, order, note)
+                    yield _Rows(database, order, note, job.was_finished)
                 return
             if order.frontier.is_shared:
                 raise UsageError(f"{directory}: is the folder of a worker; name the URL of its job's database")
             refuse_lost_queue(job.state)
             with storage_errors(job.state), tempfile.TemporaryDirectory(prefix="moving-", dir=job.state) as scratch:
-                store, order = order.frontier.store, _with(order, directory, shares=shares, store="")
+                store, order = order.frontier.store, _with(order, directory, shares=shares or usual, store="")
                 _made(job, order, Path(scratch), store)
                 with closing(JobDatabase(Path(scratch) / STORE_FILE)) as database:
-                    yield _Rows(database, order, note)
+                    yield _Rows(database, order, note, job.was_finished)
         finally:
             job.left_as_found(had_work=False, is_done=True)
 
@@ -339,7 +390,8 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
     """The rows of a job in a database, from which workers are kept away meanwhile."""
     token, ended = secrets.token_hex(8), Event()
     with JobDatabase(url) as database:
-        order = SharedJob(database, caller=caller).order
+        job = SharedJob(database, caller=caller)
+        order, is_done = job.order, job.desired() is DesiredState.FINISHED
         refuse_withheld(order.code.withheld, url, "moving it")
         hold = partial(hold_for_move, token=token, target=target)
         _hold(database, hold)
@@ -353,7 +405,9 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
         holding = Thread(target=keep, name="hold")
         holding.start()
         try:
-            yield _Rows(database, order, lambda place: database.do(partial(put_moved, token=token, target=place)))
+            yield _Rows(
+                database, order, lambda place: database.do(partial(put_moved, token=token, target=place)), is_done
+            )
         finally:
             ended.set()
             holding.join()
@@ -378,6 +432,7 @@ def _fill_database(url: str, source: str, rows: _Rows) -> Divided:
     with JobDatabase(url) as database, database.transaction() as connection:
         counts = _divided(order, copy_job(connection, rows.database, order))
         put_arrival(connection, source)
+        put_desired_state(connection, DesiredState.FINISHED if rows.is_finished else DesiredState.RUN)
     return counts
 
 
@@ -392,6 +447,8 @@ def _fill_folder(folder: Path, source: str, rows: _Rows) -> Divided:
                 changes = changes_in(connection)
             keep_changes(copy, order, changes)
             note_arrival(job.state, source)
+            if rows.is_finished:
+                job.mark_finished()
         copy.rename(folder)
         sync_folder(folder.parent)
     return counts

@@ -444,6 +444,8 @@ class SharedJob:
 
     def _are_all_refused(self) -> bool:
         """Whether every seed was answered with 401, 403 or 407. Costs two seeks for each until one was not."""
+        if not self.database.do(has_workers):
+            return False  # it was created, and has no queue yet
         seeds = [seed.url for seed in SeedTable(self.database) if seed.via is None]
         key = Canonicalizer(self.order.run_of(self.order.urls.canonicalization)).key
         keys = [*{*known_keys(seeds, key).values()}]

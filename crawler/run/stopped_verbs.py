@@ -22,7 +22,7 @@ from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.commands import OPERATOR
-from anabranch.crawler.cluster.database import JobDatabase, free_all_shares
+from anabranch.crawler.cluster.database import JobDatabase, free_all_shares, has_workers
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
@@ -76,7 +76,8 @@ def create_job(chosen: ChosenJob, seeds: Sequence[Seed]) -> str:
     """
     order, directory = chosen.order, chosen.directory
     place = order.frontier.store if order.frontier.is_in_database else str(directory)
-    if chosen.has_seeds or order_to_resume(directory) is not None:
+    is_there = chosen.has_seeds or order_to_resume(directory) is not None
+    if is_there and not _is_half_created(order):
         raise UsageError(
             f"{place}: there is a job already; `anabranch add` adds seeds, `anabranch crawl` goes on with it"
         )
@@ -85,7 +86,7 @@ def create_job(chosen: ChosenJob, seeds: Sequence[Seed]) -> str:
     if order.frontier.is_shared and order.frontier.is_in_database:
         with closing(JobDatabase(order.frontier.store)) as database:
             _begin_shared(database, order, seeds)
-            return database.place
+            return place
     with JobFolder.open(directory) as job:
         try:
             _begin_in_folder(job, order, seeds)
@@ -93,6 +94,14 @@ def create_job(chosen: ChosenJob, seeds: Sequence[Seed]) -> str:
             job.undo_failed_start()
             raise
     return place
+
+
+def _is_half_created(order: CrawlOrder) -> bool:
+    """A command that created the job in this database was killed before it had queued a seed."""
+    if not (order.frontier.is_shared and order.frontier.is_in_database):
+        return False
+    with closing(JobDatabase(order.frontier.store)) as database:
+        return not database.do(has_workers)
 
 
 def _begin_in_folder(job: JobFolder, order: CrawlOrder, seeds: Sequence[Seed]) -> None:

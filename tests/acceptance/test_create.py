@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 
 import anabranch as program
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.loading import load_order
 from tests.acceptance.command import anabranch, crawl_log, write_order
 from tests.facts_schema import checked
 from tests.postgres_server import server
@@ -62,6 +66,21 @@ async def test_a_job_in_a_database_is_created_without_a_folder(tmp_path, web):
         crawled = await anabranch("crawl", "--store", store, "--job", tmp_path / "worker", cwd=tmp_path)
         assert crawled.code == 0, crawled.err
     assert crawl_log(tmp_path / "worker").keys() >= URLS
+
+
+async def test_a_command_that_was_killed_while_it_created_a_job_is_repeated(tmp_path, web):
+    """The job has its order and its seeds, and no queue yet: commands on it say no more than that nothing runs."""
+    with server() as url:
+        store, file = url.replace(":@", "@"), write_order(tmp_path, web.hosts)
+        order = load_order(file, {"store": store, "name": "news"}, ["frontier.shares=4"])
+        with JobDatabase(store) as database:
+            join(database, Wanted(order, [Seed(url=SEED, source="command line")]), Applicant("a", "", is_named=True))
+        assert (await status_of(store, tmp_path))["phase"] == "stopped"
+        assert "news" in (await anabranch("jobs", store, cwd=tmp_path)).out
+        create = ("create", SEED, "-c", file, "--store", store, "--name", "news", "-s", "frontier.shares=4")
+        for code in (0, 2):
+            assert (await anabranch(*create, cwd=tmp_path)).code == code
+        assert (await status_of(store, tmp_path))["totals"]["pending"] == 1
 
 
 async def test_what_no_later_command_could_crawl_is_not_created(tmp_path):

@@ -87,7 +87,10 @@ async def test_a_job_goes_to_a_database_and_back(tmp_path, web, store, order, mo
 async def test_the_folder_that_a_job_has_left_may_be_that_of_a_worker(tmp_path, web, store, order):
     """With its logs, by the command that names both; nothing counts twice."""
     await begun(tmp_path, order)
+    before = await counts(tmp_path / "job", tmp_path)
     await done("move", tmp_path / "job", store, cwd=tmp_path)
+    await done("crawl", "--store", store, "--job", tmp_path / "job", cwd=tmp_path)  # its limit is reached already
+    assert await counts(store, tmp_path) == before
     await ended(tmp_path, web, "--store", store, "--job", tmp_path / "job")
     found, _ = await counts(store, tmp_path)
     assert found["done"] + found["failed"] + found["disregarded"] == len(expected(SEEDS, table=WEB))

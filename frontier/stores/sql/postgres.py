@@ -83,7 +83,8 @@ WHERE datallowconn AND NOT datistemplate AND has_database_privilege(datname, 'CO
 """
 _SCHEMAS = """
 SELECT schemaname FROM pg_tables
-WHERE tablename = 'crawl' AND has_schema_privilege(schemaname, 'USAGE') ORDER BY schemaname
+WHERE tablename IN ('crawl', 'job_fact') AND has_schema_privilege(schemaname, 'USAGE')
+GROUP BY schemaname ORDER BY schemaname
 """
 _SESSION = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 

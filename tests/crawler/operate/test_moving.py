@@ -1,7 +1,9 @@
 """A job that one process has begun is divided, whoever is killed meanwhile, and nothing is missing."""
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -14,12 +16,13 @@ from anabranch.crawler.cluster.database import JobDatabase, drop_fact, fetch, ha
 from anabranch.crawler.job.folder import JobFolder, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.job.workerfolders import is_old_division, shared_file
 from anabranch.crawler.operate import moving
 from anabranch.crawler.operate.moving import Divided, divide, move, settle_arrival
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
-from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, OrderError, UsageError
+from anabranch.crawler.outcomes.errors import DiskFull, JobMoved, JobMoving, OrderError, UsageError
 from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.stopped_verbs import WholeJob, opened_whole
 from anabranch.frontier.jobfolder import is_job
@@ -170,7 +173,7 @@ def moved_by_a_process_that_dies(step: str, source: str, target: str, *, is_far:
                 patch.setattr(moving, step, gone)
                 if is_far:
                     patch.setattr(moving, "_renamed", lambda *_: False)
-                move(source, target, 4)
+                move(source, target, 0 if source.startswith("postgresql") else 4)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -212,5 +215,62 @@ def test_one_job_is_crawled_whatever_step_is_the_last_one(
     if way == "back":  # the time is over for which a killed move holds the job
         with JobDatabase(store) as database:
             database.do(partial(drop_fact, name="moving"))
-    move(source, target, 4)
+    move(source, target, 0 if way == "back" else 4)
     assert [is_crawled(source), is_crawled(target)] == [False, True]
+
+
+def test_odd_places_are_refused_before_anything_is_changed(job: Path, tmp_path: Path) -> None:
+    """A link would be renamed in the place of its folder; a slip in a URL would be a folder."""
+    (tmp_path / "link").symlink_to(job)
+    for source, target, words in (
+        (tmp_path / "link", tmp_path / "new", "is a link; name the folder that it leads to"),
+        (job, job / "new", "is in the folder that is to be moved"),
+        (job, "postgres://x/y", "the URL of a job's database begins with postgresql://"),
+        (job, "postgresql://x/my%20jobs", "has a name without spaces"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            move(str(source), str(target))
+    assert is_crawled(str(job))
+    assert [*tmp_path.glob("new*")] == []
+
+
+def test_the_same_move_of_a_folder_that_was_renamed_has_nothing_to_do(job: Path, tmp_path: Path) -> None:
+    """Another one is told that there is no job."""
+    for _ in range(2):
+        assert move(str(job), str(tmp_path / "new")).place == str(tmp_path / "new")
+    with pytest.raises(UsageError, match="there is no such job"):
+        move(str(tmp_path / "other"), str(tmp_path / "new"))
+
+
+def test_a_folder_without_room_keeps_nothing_of_a_copy(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the job stays where it is."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(moving, "_renamed", lambda *_: False)
+    monkeypatch.setattr(shutil, "copy2", full)
+    with pytest.raises(DiskFull, match="new"):
+        move(str(job), str(tmp_path / "new"))
+    assert is_crawled(str(job))
+    assert [*tmp_path.glob("*new*"), *tmp_path.glob(".*new*")] == []
+
+
+def test_a_finished_job_stays_finished(job: Path, store: str, tmp_path: Path) -> None:
+    """Its first worker is told so, and so is the folder that it comes back to."""
+    order = load_order(job / "order.toml", {})
+    with JobFolder.open(job) as folder:
+        with open_job(folder.state, order) as frontier:
+            while not frontier.is_done:
+                while (lease := frontier.lease()) is None:
+                    frontier.flush()
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200), [])
+            frontier.flush()
+        folder.mark_finished()
+    move(str(job), store, 4)
+    with JobDatabase(store) as database:
+        assert database.do(commands.desired_state) is commands.DesiredState.FINISHED
+    move(store, str(tmp_path / "back"))
+    assert is_finished(tmp_path / "back" / "state")
