@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from urllib.parse import urlsplit
 
 import structlog
@@ -127,7 +128,9 @@ def _create(command: CrawlCommand, chosen: ChosenJob) -> int:
         place = create_job(chosen, seeds)
     if command.verbosity >= 0:
         begins = "--store" if chosen.order.frontier.is_in_database and chosen.order.frontier.is_shared else "--job"
-        _say(f"{place}: created with {counted(len(seeds), 'seed')}; `anabranch crawl {begins} {place}` crawls it")
+        _say(
+            f"{place}: created with {counted(len(seeds), 'seed')}; `anabranch crawl {begins} {quote(place)}` crawls it"
+        )
     return ExitCode.DONE
 
 

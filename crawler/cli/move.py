@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from rich.console import Console
 
 from anabranch.crawler.cli.terminal import guarded, put
@@ -48,4 +50,4 @@ def moved_line(source: str, moved: MovedJob) -> str:
     """Say what was done, and how to go on. Pure."""
     counts = "" if moved.counts is None else f", {divided_line(moved.counts)}"
     begins = "--store" if moved.place.startswith(DATABASES) else "--job"
-    return f"{source}: moved to {moved.place}{counts}; `anabranch crawl {begins} {moved.place}` goes on with it"
+    return f"{source}: moved to {moved.place}{counts}; `anabranch crawl {begins} {quote(moved.place)}` goes on with it"

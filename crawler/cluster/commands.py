@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -231,7 +232,8 @@ def refuse_moved(place: str, connection: Connection) -> None:
     if source := fact(connection, _ARRIVES):
         if not _has_moved_here(source, place):
             raise JobMoved(
-                f"{place}: is a copy of {source}, whose move did not end; `anabranch move {source} {place}` ends it"
+                f"{place}: is a copy of {source}, whose move did not end; "
+                f"`anabranch move {quote(source)} {quote(place)}` ends it"
             )
         drop_fact(connection, _ARRIVES)
     if moving := fact(connection, _MOVING):
@@ -252,7 +254,7 @@ def has_moved(connection: Connection, place: str) -> bool:
     return has_job(connection) and fact(connection, _MOVED) == place
 
 
-def hold_for_move(connection: Connection, token: str, target: str) -> None:
+def hold_for_move(connection: Connection, place: str, token: str, target: str) -> None:
     """Keep workers away for `MOVING_S` seconds. The same `token` may do it again, to hold the job for longer.
 
     Raises: UsageError if workers are at work, or if the time of this token was over: others may have come; JobMoved, JobMoving.
@@ -265,11 +267,11 @@ def hold_for_move(connection: Connection, token: str, target: str) -> None:
                 "the job was not held all the time, since this process or the server was away; move it again"
             )
     else:
-        refuse_moved("this database", connection)
+        refuse_moved(place, connection)
         end_late_workers(connection)
         if names := fetch(connection, "SELECT name FROM worker WHERE until_s > 0 ORDER BY epoch"):
             listed = ", ".join(name for (name,) in names[:_MOST_NAMED])
-            raise UsageError(f"workers are at work ({listed}); stop the crawl first (`anabranch stop`)")
+            raise UsageError(f"{place}: workers are at work ({listed}); stop the crawl first (`anabranch stop`)")
     put_fact(connection, _MOVING, json.dumps([token, target, now_s + MOVING_S]))
 
 
@@ -280,9 +282,9 @@ def let_go(connection: Connection, token: str) -> None:
         drop_fact(connection, _MOVING)
 
 
-def put_moved(connection: Connection, token: str, target: str) -> None:
+def put_moved(connection: Connection, place: str, token: str, target: str) -> None:
     """Record that the job is elsewhere now. Raises: UsageError if it was not held all the time."""
-    hold_for_move(connection, token, target)
+    hold_for_move(connection, place, token, target)
     put_fact(connection, _MOVED, target)
     drop_fact(connection, _MOVING)
 

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
+from shlex import quote
 from threading import Event
 from typing import NamedTuple, Self
 
-from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase
 from anabranch.crawler.job.orderfile import CHANGES_FILE, last_order_file, order_file, write_order
 from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
 from anabranch.crawler.job.state import (
@@ -250,16 +250,20 @@ def refuse_moved(directory: Path, store: str = "") -> None:
     state = directory / "state"
     place = moved_to(state)
     if place and place != store:
-        how = f"`anabranch crawl --store {place} --job {directory}`" if place.startswith(DATABASES) else f"name {place}"
+        begins = f"--store {quote(place)} --job {quote(str(directory))}"
+        how = f"`anabranch crawl {begins}`" if place.startswith(DATABASES) else f"name {place}"
         raise JobMoved(f"{directory}: the job was moved to {place}; {how} to go on with it")
     if source := arrives_from(state):
         raise JobMoved(
-            f"{directory}: is a copy of {source}, whose move did not end; `anabranch move {source} {directory}` ends it"
+            f"{directory}: is a copy of {source}, whose move did not end; "
+            f"`anabranch move {quote(source)} {quote(str(directory))}` ends it"
         )
     if place:
         for entry in state.iterdir():
             if not entry.name.startswith(_KEPT_BY_WORKERS):  # with the further files of SQLite
                 _remove(entry)
+        from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase  # noqa: PLC0415 - few jobs move
+
         with contextlib.closing(AccountsDatabase(state / ACCOUNTS_FILE)) as accounts:
             accounts.cover(directory / "logs" / "crawl.log")  # the job's totals have these lines
         sync_folder(state)

@@ -393,7 +393,7 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
         job = SharedJob(database, caller=caller)
         order, is_done = job.order, job.desired() is DesiredState.FINISHED
         refuse_withheld(order.code.withheld, url, "moving it")
-        hold = partial(hold_for_move, token=token, target=target)
+        hold = partial(hold_for_move, place=url, token=token, target=target)
         _hold(database, hold)
 
         def keep() -> None:
@@ -406,7 +406,10 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
         holding.start()
         try:
             yield _Rows(
-                database, order, lambda place: database.do(partial(put_moved, token=token, target=place)), is_done
+                database,
+                order,
+                lambda place: database.do(partial(put_moved, place=url, token=token, target=place)),
+                is_done,
             )
         finally:
             ended.set()

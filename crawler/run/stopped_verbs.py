@@ -26,7 +26,7 @@ from anabranch.crawler.cluster.database import JobDatabase, free_all_shares, has
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
-from anabranch.crawler.job.folder import JobFolder, order_to_resume
+from anabranch.crawler.job.folder import JobFolder, order_to_resume, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
@@ -76,6 +76,7 @@ def create_job(chosen: ChosenJob, seeds: Sequence[Seed]) -> str:
     """
     order, directory = chosen.order, chosen.directory
     place = order.frontier.store if order.frontier.is_in_database else str(directory)
+    refuse_moved(directory)
     is_there = chosen.has_seeds or order_to_resume(directory) is not None
     if is_there and not _is_half_created(order):
         raise UsageError(

@@ -248,6 +248,7 @@ async def test_a_crawl_that_waits_says_for_what_and_failures_are_retried(tmp_pat
     await expect(row.get_by_text(words)).to_be_visible()
     await window.goto(f"{console.base}/jobs/waits")
     for trap, said in ((False, "no failure that fits"), (True, "0 skipped URLs queued again")):
+        await expect(state(window)).to_have_text("waiting")  # the page is drawn as a whole
         await window.get_by_role("button", name="Retry failed").click()
         dialog = window.get_by_role("dialog")
         await dialog.get_by_label("Statuses").fill("-1, 5xx")

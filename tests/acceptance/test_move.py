@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from contextlib import suppress
 from itertools import pairwise
 from random import Random
 
@@ -153,7 +154,8 @@ async def test_one_job_is_crawled_whenever_the_move_is_killed(tmp_path, web, sto
         for _ in range(2):
             process = await start("move", source, target, cwd=tmp_path)
             await asyncio.sleep(chance.uniform(0.2, 1.2))
-            process.kill()
+            with suppress(ProcessLookupError):  # it has ended
+                process.kill()
             await process.communicate()
             left = [place for place in (source, target) if await is_crawled(place, tmp_path)]
             assert len(left) == 1, (source, target, left)

@@ -11,7 +11,9 @@ from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
 from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, title, view_of
 from anabranch.crawler.console.watch import EVERY_S
+from anabranch.crawler.operate import STOPPED, Facts
 from anabranch.crawler.report.filterreport import filter_line, filter_table
+from anabranch.crawler.report.reports import MOST_ROWS
 
 #: Title of the chart with a logarithmic scale: the value grows through many powers of ten.
 _PROBABILITY = "Probability that a new URL is dropped"
@@ -53,14 +55,24 @@ def add_filter_page(console: Console) -> None:
             hint = ui.label("Charts begin when a crawl runs while this page or the overview is open.").classes("soft")
             figures = table(_COLUMNS, "figure", "Figures of the filter")
 
+        left: list[dict[str, str]] = []  # the figures of a stopped job, which is opened for them once
+
         async def redraw() -> None:
             found = await looked(lambda: (console.watch.status(name), console.watch.samples(name)))
             if found is None:
                 return
             status, samples = found
             facts = {} if status is None else status["filter"] or {}
-            line.text = cell(filter_line(facts)) or "The filter has not been asked yet."
-            figures.rows = figure_rows(facts)
+            is_stopped = status is not None and status["phase"] == STOPPED
+            if not is_stopped:
+                left.clear()
+            elif not left and (report := await looked(lambda: _report(console, name))) is not None:
+                left.extend(figure_rows({row["figure"]: row["value"] for row in report["rows"]}))
+            words = (
+                "The crawl is stopped; its filter was left like this." if left else "The filter has not been asked yet."
+            )
+            line.text = cell(filter_line(facts)) or words
+            figures.rows = left or figure_rows(facts)
             moments = [(one.time_s * 1000, one.filter) for one in thinned([one for one in samples if one.filter])]
             for drawn, (_, value) in zip(charts, _CHARTS, strict=True):
                 points = [[time_ms, value(now)] for time_ms, now in moments if value(now) is not None]
@@ -70,6 +82,10 @@ def add_filter_page(console: Console) -> None:
             hint.visible = not moments
 
         every(EVERY_S, redraw)
+
+
+def _report(console: Console, name: str) -> Facts:
+    return console.jobs.job(name).report({"name": "filter", "limit": MOST_ROWS})
 
 
 def figure_rows(facts: Mapping[str, float | str]) -> list[dict[str, str]]:
