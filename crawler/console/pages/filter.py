@@ -13,7 +13,6 @@ from anabranch.crawler.console.pages.shell import Column, cell, every, looked, p
 from anabranch.crawler.console.watch import EVERY_S
 from anabranch.crawler.operate import STOPPED, Facts
 from anabranch.crawler.report.filterreport import filter_line, filter_table
-from anabranch.crawler.report.reports import MOST_ROWS
 
 #: Title of the chart with a logarithmic scale: the value grows through many powers of ten.
 _PROBABILITY = "Probability that a new URL is dropped"
@@ -34,6 +33,8 @@ _CHARTS: Sequence[tuple[str, Callable[[Figures], float | None]]] = (
     (_PROBABILITY, lambda now: now.get("false_drop_probability") or None),
     ("Leaves of the DSBF", lambda now: now.get("dsbf_leaves")),
 )
+_NOT_ASKED = "The filter has not been asked yet."
+_LEFT = "The crawl is stopped; its filter was left like this."
 _COLUMNS = (
     Column("figure", "Figure"),
     Column("value", "Value", is_number=True, is_sortable=False),
@@ -63,14 +64,7 @@ def add_filter_page(console: Console) -> None:
                 return
             status, samples = found
             facts = {} if status is None else status["filter"] or {}
-            is_stopped = status is not None and status["phase"] == STOPPED
-            if not is_stopped:
-                left.clear()
-            elif not left and (report := await looked(lambda: _report(console, name))) is not None:
-                left.extend(figure_rows({row["figure"]: row["value"] for row in report["rows"]}))
-            words = (
-                "The crawl is stopped; its filter was left like this." if left else "The filter has not been asked yet."
-            )
+            words = await _look_at_left(console, name, status, left)
             line.text = cell(filter_line(facts)) or words
             figures.rows = left or figure_rows(facts)
             moments = [(one.time_s * 1000, one.filter) for one in thinned([one for one in samples if one.filter])]
@@ -84,8 +78,15 @@ def add_filter_page(console: Console) -> None:
         every(EVERY_S, redraw)
 
 
-def _report(console: Console, name: str) -> Facts:
-    return console.jobs.job(name).report({"name": "filter", "limit": MOST_ROWS})
+async def _look_at_left(console: Console, name: str, status: Facts | None, left: list[dict[str, str]]) -> str:
+    """Bring the figures of a stopped job up to date: they are asked for once. Returns what they are, in words."""
+    if status is None or status["phase"] != STOPPED:
+        left.clear()
+    elif not left:
+        report = await looked(lambda: console.jobs.job(name).report({"name": "filter"}))
+        rows = [] if report is None else report["rows"]
+        left.extend(figure_rows({row["figure"]: row["value"] for row in rows}))
+    return _LEFT if left else _NOT_ASKED
 
 
 def figure_rows(facts: Mapping[str, float | str]) -> list[dict[str, str]]:
