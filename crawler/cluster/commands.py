@@ -230,7 +230,7 @@ def refuse_moved(place: str, connection: Connection) -> None:
     if moved := fact(connection, _MOVED):
         raise JobMoved(f"{place}: the job was moved to {moved}; name that place to go on with it")
     if source := fact(connection, _ARRIVES):
-        if not _has_moved_here(source, place):
+        if not has_moved(source, place):
             raise JobMoved(
                 f"{place}: is a copy of {source}, whose move did not end; "
                 f"`anabranch move {quote(source)} {quote(place)}` ends it"
@@ -242,16 +242,12 @@ def refuse_moved(place: str, connection: Connection) -> None:
             raise JobMoving(f"{place}: the job is being moved to {target}; wait until that has ended")
 
 
-def _has_moved_here(source: str, place: str) -> bool:
+def has_moved(source: str, place: str) -> bool:
+    """Whether the job of a folder or a database notes that it is at this place now. Raises: StorageError, FrontierError."""
     if not source.startswith(DATABASES):
         return moved_to(Path(source) / STATE) == place
     with JobDatabase(source) as database, database.transaction() as connection:
-        return has_moved(connection, place)
-
-
-def has_moved(connection: Connection, place: str) -> bool:
-    """Whether the job notes that it is at this place now."""
-    return has_job(connection) and fact(connection, _MOVED) == place
+        return has_job(connection) and fact(connection, _MOVED) == place
 
 
 def hold_for_move(connection: Connection, place: str, token: str, target: str) -> None:
@@ -264,7 +260,7 @@ def hold_for_move(connection: Connection, place: str, token: str, target: str) -
     if moving and moving[0] == token:
         if moving[2] < now_s:
             raise UsageError(
-                "the job was not held all the time, since this process or the server was away; move it again"
+                f"{place}: the job was not held all the time, since this process or the server was away; move it again"
             )
     else:
         refuse_moved(place, connection)

@@ -165,6 +165,8 @@ class JobFolder:
                     _refuse_unfinished(directory, delete_old=delete_old)
                 if not (is_new or delete_old):
                     refuse_moved(directory, store)
+                    if moved_to(directory / "state"):
+                        _become_worker_folder(directory)
                 was_finished = is_finished(directory / "state")
                 existed = _settle(directory, delete_old=delete_old, again=again)
                 new_round = ordered_round(directory / "state")
@@ -243,10 +245,7 @@ def refuse_embedded(directory: Path) -> None:
 
 
 def refuse_moved(directory: Path, store: str = "") -> None:
-    """Raises: JobMoved if the job is elsewhere now, but for the database `store`, or if this is a copy, not to be crawled.
-
-    What the database has is removed from the state of a folder with a job that is there.
-    """
+    """Raises: JobMoved if the job is elsewhere now, but for the database `store`, or if this is a copy, not to be crawled."""
     state = directory / "state"
     place = moved_to(state)
     if place and place != store:
@@ -258,17 +257,21 @@ def refuse_moved(directory: Path, store: str = "") -> None:
             f"{directory}: is a copy of {source}, whose move did not end; "
             f"`anabranch move {quote(source)} {quote(str(directory))}` ends it"
         )
-    if place:
-        for entry in state.iterdir():
-            if not entry.name.startswith(_KEPT_BY_WORKERS):  # with the further files of SQLite
-                _remove(entry)
-        from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase  # noqa: PLC0415 - few jobs move
 
-        with contextlib.closing(AccountsDatabase(state / ACCOUNTS_FILE)) as accounts:
-            accounts.cover(directory / "logs" / "crawl.log")  # the job's totals have these lines
-        sync_folder(state)
-        (state / MOVED_MARK).unlink()
-        sync_folder(state)
+
+def _become_worker_folder(directory: Path) -> None:
+    """The folder's job is in a database now: remove from the state what the database has. The mark goes last."""
+    from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase  # noqa: PLC0415 - few jobs move
+
+    state = directory / "state"
+    for entry in state.iterdir():
+        if not entry.name.startswith(_KEPT_BY_WORKERS):  # with the further files of SQLite
+            _remove(entry)
+    with contextlib.closing(AccountsDatabase(state / ACCOUNTS_FILE)) as accounts:
+        accounts.cover(directory / "logs" / "crawl.log")  # the job's totals have these lines
+    sync_folder(state)
+    (state / MOVED_MARK).unlink()
+    sync_folder(state)
 
 
 def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:

@@ -5,9 +5,9 @@ that is missing, cut or no TOML is damage; the copy is the remedy. A missing or 
 order ends with a comment, which distinguishes a cut file from an edit that removes the last lines.
 
 Changes that an operator made while the job lived are in `state/changes.json`, too, and survive a restart. The same command may
-go on with the job and name the value that was changed (`--limit 100`): then the change holds. A command, or an edit of the
-order, that names another value is newer, and wins. So is a command line that names the default (`--limit 0`): nobody names it
-to begin a job.
+go on with the job and name the value from before the change (`--limit 100`): then the change holds. If a command or an edit of
+the order names another value, that value holds. A default that the command line names (`--limit 0`) holds, too, since nobody
+names a default to begin a job.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def worker_of(state: Path) -> WorkerOfFolder | None:
 MOVED_MARK = "moved.json"
 #: Exists in a job that was moved here until that is known; has the folder or the URL of the database that it comes from.
 _ARRIVES = "arrives.json"
-#: Has the folder that the job was renamed from: the same command is told that it has done its work.
+#: Has the folder that the job was renamed from; `move` with the same two names then does nothing more.
 _CAME = "came.json"
 
 

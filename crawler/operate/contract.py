@@ -107,7 +107,7 @@ class OperatedJob(Protocol):
 
     @property
     def store(self) -> Path | str | None:
-        """The file or the URL of its queue; None while there is none, or it is in memory."""
+        """The file or the URL of its queue; None if the queue is in memory or not made yet."""
 
     def holder(self) -> tuple[bool, int | None]:
         """Whether a process may have the job open, and its id if that is known. Cost: a look at a lock."""

@@ -243,7 +243,7 @@ class FolderJob:
         return state / STORE_FILE if has_store(state) else None
 
     def holder(self) -> tuple[bool, int | None]:
-        """Who has its lock."""
+        """Whether a process holds the job, and its id if it is known."""
         return who_holds(self.directory)
 
     def order(self) -> CrawlOrder:

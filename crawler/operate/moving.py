@@ -58,7 +58,6 @@ from anabranch.crawler.job.state import (
     arrives_from,
     came_from,
     current_round,
-    moved_to,
     note_arrival,
     note_came,
     note_moved,
@@ -100,8 +99,6 @@ from anabranch.frontier.times import counted
 _OLD_SHARES = "shares"
 #: Rows of links that are read at a time, some 128 KB each.
 _PARCELS_AT_ONCE = 4
-
-
 #: Between two looks whether a move that was killed holds the job no more.
 _LOOK_S = 0.2
 
@@ -170,7 +167,7 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
     source, target = _place(source), _place(target)
     if source == target:
         raise UsageError(f"{source}: is the same place; `anabranch divide` makes a job of several workers there")
-    if _has_moved(source, target):  # all but its arrival was done
+    if has_moved(source, target):  # all but its arrival was done
         _end_arrival(target)
         return MovedJob(target, None)
     if not _is_database(source) and not is_job(Path(source)):
@@ -234,20 +231,13 @@ def _place(typed: str) -> str:
     return place
 
 
-def _has_moved(source: str, target: str) -> bool:
-    if not _is_database(source):
-        return moved_to(Path(source) / STATE) == target
-    with JobDatabase(source) as database, database.transaction() as connection:
-        return has_moved(connection, target)
-
-
 def settle_arrival(directory: Path) -> None:
     """If the folder has a copy, and the job that it is a copy of notes that it has moved here, the copy is the job now.
 
     Raises: StorageError, FrontierError.
     """
     source, target = arrives_from(directory / STATE), str(directory.absolute())
-    if source and _has_moved(source, target):
+    if source and has_moved(source, target):
         _end_arrival(target)
 
 

@@ -167,14 +167,14 @@ class SoleMembership:
         return frontier
 
     def opened(self, parts: OpenedRun) -> None:
-        """Nothing follows."""
+        """Do nothing: no other worker has to know."""
 
     def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
         """Return them as they are: the run holds the limits by itself."""
         return chain, dispose
 
     def of_host(self, accounts: Accounts, host: str) -> Totals:
-        """Its own are all."""
+        """Return the totals that this process has counted; no other one counts."""
         return accounts.of_host(host)
 
     def view_totals(self, accounts: Accounts) -> AccountsView:
@@ -190,7 +190,7 @@ class SoleMembership:
         return Control(self._job.state, answer) if self._listens else nullcontext()
 
     async def watch(self) -> None:
-        """Nobody else asks for anything."""
+        """Wait for ever: no other process asks for anything."""
         await asyncio.Event().wait()
 
     def register(self, arrived: Uploaded) -> None:
