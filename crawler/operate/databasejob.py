@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anabranch.crawler.cluster.commands import DesiredState, Wish, refuse_moved
 from anabranch.crawler.cluster.database import JobDatabase, copy_rows, free_all_shares
@@ -41,9 +41,12 @@ from anabranch.crawler.run.stopped_verbs import (
     retry_skipped_of_stopped,
 )
 from anabranch.crawler.run.summing import merged_active
-from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
+from anabranch.crawler.run.verbs import READING, Arguments, Facts, JobIsRunning, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
 #: Verdicts of seeds that are queued by it.
@@ -51,6 +54,20 @@ _QUEUED = frozenset({"new", "later"})
 _ENDED = "workers that were told to end do not come back by themselves"
 #: Between two looks whether a worker has left.
 _LOOK_S = 0.2
+
+
+def _asks_who_begins(
+    method: Callable[Concatenate[DatabaseJob, P], T],
+) -> Callable[Concatenate[DatabaseJob, P], T]:
+    """Call the method again when a worker has begun after none was found at work, and before the job was held."""
+
+    @wraps(method)
+    def asked(job: DatabaseJob, /, *given: P.args, **named: P.kwargs) -> T:
+        with suppress(JobIsRunning):
+            return method(job, *given, **named)
+        return method(job, *given, **named)
+
+    return asked
 
 
 def of_several(job: OperatedJob, name: str) -> DatabaseJob:
@@ -111,6 +128,7 @@ class DatabaseJob:
                 wait_until_free(job.folder)
             return job.status()
 
+    @_asks_who_begins
     def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
         """To the workers, or to the rows. A job in a database runs again if any was queued."""
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
@@ -137,6 +155,7 @@ class DatabaseJob:
             job.want_run()
             return found._replace(facts={**found.facts, "note": job.limits_reached(is_running=found.is_running)})
 
+    @_asks_who_begins
     def retry_skipped(self) -> VerbAnswer:
         """By the workers, each for what it has skipped; of processes of this machine, in their files if none is at work."""
         with self._shared(reads=False) as job:
@@ -163,6 +182,7 @@ class DatabaseJob:
         with self._shared(reads=False) as job:
             return job.change_order(settings)
 
+    @_asks_who_begins
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """By the workers whom the verb concerns, or on the whole job if none is at work."""
         with self._shared(reads=verb in READING) as job:
@@ -192,6 +212,7 @@ class DatabaseJob:
             found, _ = job.answers_soon(REPORT, {"name": "workers", "limit": limit})
             return [row for facts in found for row in facts["rows"]][:limit]
 
+    @_asks_who_begins
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report of the whole job."""
         with self._shared(reads=True) as job:

@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -53,9 +54,10 @@ from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFac
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
-from anabranch.crawler.run.shared_job import SharedJob, WorkersSilent
+from anabranch.crawler.run.shared_job import SharedJob, WorkerLine, WorkersSilent, workers
 from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.frontier.errors import StoreInUse
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.jobfolder import STORE_FILE
@@ -268,7 +270,11 @@ class WholeJob(NamedTuple):
 
 def refuse_at_work(job: SharedJob) -> None:
     """Raises: JobIsRunning if workers crawl the job."""
-    if others := job.at_work():
+    _refuse_others(job, job.at_work())
+
+
+def _refuse_others(job: SharedJob, at_work: Sequence[WorkerLine]) -> None:
+    if others := [line for line in at_work if line.name != OPERATOR]:
         names = ", ".join(line.name for line in others)
         words = "worker {} crawls" if len(others) == 1 else "workers {} crawl"
         raise JobIsRunning(f"{job.place}: {words.format(names)} it; stop that crawl first (`anabranch stop`)")
@@ -313,10 +319,10 @@ def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
     with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
         target, state = job.database.address, Path(folder)
         if is_view and isinstance(target, Path):
-            frontier = view_shares(state, job.order, identity, target, clock, changed.set)
+            opened = partial(view_shares, state, job.order, identity, target, clock, changed.set)
         else:
-            frontier = open_share_holder(state, job.order, identity, target, clock=clock, on_change=changed.set)
-        with closing(frontier):
+            opened = partial(open_share_holder, state, job.order, identity, target, clock=clock, on_change=changed.set)
+        with closing(_after_other_commands(opened, job)) as frontier:
             _await_all_shares(frontier, changed, job)
             yield WholeJob(frontier, job.order, SeedTable(job.database))
 
@@ -332,12 +338,28 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
         return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
 
 
+def _after_other_commands(opened: Callable[[], Frontier], job: SharedJob) -> Frontier:
+    """Open it when no other command holds the job. Raises: WorkersSilent if one does for `PATIENCE_S`."""
+    latest_s = monotonic() + PATIENCE_S
+    while True:
+        try:
+            return opened()
+        except StoreInUse as error:
+            if not any(line.name == OPERATOR for line in job.database.do(workers)):
+                raise
+            if monotonic() > latest_s:
+                raise WorkersSilent(f"{job.database.place}: another command holds the job; ask again") from error
+        Event().wait(_LOOK_S)
+
+
 def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
+    """Raises: JobIsRunning when another worker begins; WorkersSilent if the shares are not given up."""
     latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
     assert frontier.hosting is not None
     while not frontier.hosting.holds_all:
         changed.wait(_LOOK_S)
         changed.clear()
         frontier.take_answers()
+        _refuse_others(job, [line for line in job.database.do(workers) if line.lease_s > 0])
         if monotonic() > latest_s:
-            raise WorkersSilent(f"{job.database.place}: another worker has begun; ask again")
+            raise WorkersSilent(f"{job.database.place}: its shares are not given up; ask again")

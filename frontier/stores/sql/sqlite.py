@@ -110,11 +110,11 @@ _MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
     sqlite3.SQLITE_IOERR: (StoreUnavailable, _IO_ERROR),
     sqlite3.SQLITE_NOMEM: (StoreUnavailable, _NO_MEMORY),
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
-    sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
-    sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
     sqlite3.SQLITE_NOTADB: (StoreDamaged, "it is no database; restore it from a copy"),
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, "it is damaged; restore it from a copy"),
 }
+
+_LOCKS = Path("/proc/locks")
 
 #: Codes of tables or rows that the program did not write so: a table is missing, a key is there twice.
 _CONTRADICTIONS = frozenset({
@@ -201,9 +201,26 @@ def translated(path: Path, error: Exception) -> FrontierError:
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
     if code in _CONTRADICTIONS:
         kind, meaning = StoreDamaged, f"it is damaged ({cause}); restore it from a copy"
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        kind, meaning = StoreInUse, f"{_holder(path)} holds it; end that one first"
     if code in _VAGUE:
         kind, meaning = _why_not(path) or (kind, meaning)
     return caused_by(kind(f"{path}: {meaning}"), error)
+
+
+def _holder(path: Path) -> str:
+    """Name the process that keeps others from writing, which may be stopped or hang; where the system does not tell, none.
+
+    Source: Linux, proc_locks(5): the fields of a line are number, kind, mode, access, pid, major:minor:inode, start, end.
+    """
+    with suppress(OSError):
+        files = {file.stat().st_ino for file in (path, path.with_name(f"{path.name}-shm")) if file.exists()}
+        for line in _LOCKS.read_text().splitlines():
+            fields = line.split()
+            is_held = fields[1] != "->" and fields[3] == "WRITE" and int(fields[5].rpartition(":")[2]) in files
+            if is_held and int(fields[4]) not in {-1, 0, os.getpid()}:  # of another container
+                return f"process {fields[4]}"
+    return "another process"
 
 
 def _prepare_driver(driver: sqlite3.Connection, record: ConnectionPoolEntry) -> None:

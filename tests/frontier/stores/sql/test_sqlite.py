@@ -7,6 +7,9 @@ import os
 import re
 import socket
 import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,28 @@ def test_a_second_connection_is_refused(path: Path) -> None:
     failure = translated(path, refused.value)
     assert isinstance(failure, StoreInUse)
     assert str(failure) == f"{path}: another process holds it; end that one first"
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who holds a lock")
+def test_the_process_that_writes_is_named(path: Path) -> None:
+    """It may be stopped in a commit, and nobody else can write until it goes on."""
+    with connected(path, None, is_shared=True):
+        pass
+    code = """if True:
+        import sqlite3, sys, time
+        sqlite3.connect(sys.argv[1], isolation_level=None).execute("BEGIN IMMEDIATE")
+        print(flush=True)
+        time.sleep(99)
+    """
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            with closing(sqlite3.connect(path, timeout=0)) as mine, pytest.raises(sqlite3.OperationalError) as refused:
+                mine.execute("BEGIN IMMEDIATE")
+            assert str(translated(path, refused.value)) == f"{path}: process {other.pid} holds it; end that one first"
+        finally:
+            other.kill()
 
 
 def test_a_lack_of_memory_is_told_with_what_to_do(path: Path) -> None:

@@ -1,0 +1,91 @@
+"""A job in a database is asked by whoever crawls it, also by a worker that begins just then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job, open_share_holder
+from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.moving import move
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.run import stopped_verbs
+from anabranch.crawler.run.shared_job import NoWorkers, SharedJob
+from anabranch.crawler.run.stopped_verbs import held_whole
+from anabranch.crawler.run.verbs import JobIsRunning
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from tests.postgres_server import server
+
+ORDER = load_order(None, {"worker_lease": "500ms"}, [])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[str]:
+    """A job in a database that nobody crawls."""
+    with server() as url:
+        place = url.replace(":@", "@")
+        with JobFolder.open(tmp_path / "job") as folder:
+            folder.write_order(dump_order(ORDER))
+            open_job(folder.state, ORDER).close()
+        move(str(tmp_path / "job"), place, 4)
+        yield place
+
+
+def worker(tmp_path: Path, place: str) -> Any:
+    state = tmp_path / "state"
+    state.mkdir()
+    with closing(JobDatabase(place)) as database:
+        order = SharedJob(database).order
+    return closing(open_share_holder(state, order, WorkerIdentity(name="a", token="1"), place))
+
+
+def test_a_command_gives_the_job_up_to_a_worker_that_begins(tmp_path: Path, place: str) -> None:
+    """At once: it has found none at work, and waits for the shares."""
+    with (
+        closing(JobDatabase(place)) as database,
+        worker(tmp_path, place),
+        pytest.raises(JobIsRunning, match="worker a crawls it"),
+        held_whole(SharedJob(database)),
+    ):
+        pass
+
+
+def test_a_worker_that_begins_meanwhile_is_asked(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that has found none at work asks again by itself."""
+    found = iter([NoWorkers("nobody")])
+
+    def answer(_: SharedJob, verb: str, arguments: object) -> dict[str, object]:
+        for error in found:
+            raise error
+        return {"verb": verb, "by": "a", "arguments": arguments}
+
+    monkeypatch.setattr(SharedJob, "answer", answer)
+    with worker(tmp_path, place):
+        assert DatabaseJob(place, print).report({"name": "hosts"})["by"] == "a"
+
+
+def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str) -> None:
+    """The second one waits for the first."""
+    with ThreadPoolExecutor() as pool:
+        reports = [pool.submit(DatabaseJob(place, print).report, {"name": "hosts"}) for _ in range(3)]
+    assert [report.result()["rows"] for report in reports] == [[]] * 3
+
+
+def test_a_command_that_another_one_keeps_waiting_ends(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so."""
+    monkeypatch.setattr(stopped_verbs, "PATIENCE_S", 0.0)
+    with (
+        closing(JobDatabase(place)) as database,
+        held_whole(SharedJob(database)),
+        pytest.raises(stopped_verbs.WorkersSilent, match="another command holds the job; ask again"),
+        held_whole(SharedJob(database)),
+    ):
+        pass
