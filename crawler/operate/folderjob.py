@@ -18,6 +18,7 @@ from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.endings import is_dominated
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
 from anabranch.crawler.report.jobstatus import (
@@ -44,7 +45,6 @@ from anabranch.crawler.run.crawl_verbs import (
     SET,
     STATUS,
     STOP,
-    LimitUse,
     changed_facts,
     limits_note,
 )
@@ -304,13 +304,13 @@ class FolderJob:
         if held:
             raise JobInUse(self.directory, pid, _BUSY)
 
-    def _used(self) -> LimitUse:
+    def _used(self) -> UsedLimits:
         """Return the amounts of the limits that earlier runs have used. Raises: CrawlerError, FrontierError."""
         from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
 
         state, done = self.directory / STATE, self._status_as_left()["totals"]["done"]
         with storage_errors(state), AccountsView(state) as view:
-            return LimitUse(done, max(view.total().bytes - current_round(state).bytes_before, 0))
+            return UsedLimits(done, max(view.total().bytes - current_round(state).bytes_before, 0))
 
     def _last_run(self) -> LastRun:
         return last_run(self.directory / "logs" / PROGRESS_LOG_FILE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
@@ -190,6 +190,14 @@ class LimitsSection(Section):
 
 
 _UPLOAD = re.compile(r"[a-z][a-z0-9+]*://.+")
+
+
+class UsedLimits(NamedTuple):
+    """The amounts of its limits that a job has used, in all its runs and by all its workers."""
+
+    pages: int
+    fetched_bytes: int
+    elapsed_s: float = 0.0  #: by this run
 
 
 class WriteSection(Section):

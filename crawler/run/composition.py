@@ -31,7 +31,7 @@ from anabranch.crawler.job.seeds import Book, SourceTags
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.processors.admission import UrlAdmission, host_quotas, open_admission
 from anabranch.crawler.processors.chain import ChainParts, build_chain
@@ -93,7 +93,6 @@ class RunParts:
     seeding: Seeding
     accounts: Accounts
     journal: Journal
-    fetched_bytes: int  #: by earlier runs of the job's round
     limits: RunLimits
     pool: WorkerPool
     services: Services  #: that many hosts share
@@ -101,14 +100,13 @@ class RunParts:
     explainer: UrlExplainer
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
     admission: UrlAdmission
-    is_shared: bool  #: several workers crawl the job
 
     def follow(self, order: CrawlOrder) -> None:
         """Go on by a changed order. Raises: OrderError, PolicyError; then nothing is changed."""
         asked = frontier_order(order)
         self.admission.change(order)
         self.frontier.operate(lambda on: on.set_politeness(asked.politeness, asked.group_politeness))
-        self.limits.change(limits_of_run(order.limits, is_shared=self.is_shared))
+        self.limits.change(order.limits)
 
 
 async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
@@ -147,11 +145,10 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     )
     chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
-    limits = _limits(context, frontier.core.counts().done, fetched_bytes)
+    before = None if context.is_shared else UsedLimits(frontier.core.counts().done, fetched_bytes)
+    limits = RunLimits(order.limits, context.run_state, context.statistics, before, member.want_tickets)
     dispose = admission.informed_after(disposition)
     explainer, services = _explainer(context, admission, book, chain), _services(context, chain_parts)
-    chain, dispose = member.metered(chain, dispose)
-    counted = limits.counting(dispose)
     delivery = context.outside.delivery(recorder.archive)
     parts = RunParts(
         frontier=frontier,
@@ -159,28 +156,18 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         seeding=seeding,
         accounts=accounts,
         journal=files.journal,
-        fetched_bytes=fetched_bytes,
         limits=limits,
-        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board, delivery, services),
+        pool=WorkerPool(
+            frontier, member.informed(chain), dispose, context.statistics, limits, context.board, delivery, services
+        ),
         services=services,
         delivery=delivery,
         explainer=explainer,
         admission=admission,
-        is_shared=context.is_shared,
         view_totals=partial(member.view_totals, accounts),
     )
     member.opened(parts)
     return parts
-
-
-def limits_of_run(limits: LimitsSection, *, is_shared: bool) -> LimitsSection:
-    """The limits that a run holds; those of the whole job are not one worker's. Pure."""
-    return limits.model_copy(update={"pages": 0, "fetched_bytes": 0}) if is_shared else limits
-
-
-def _limits(context: RunContext, done: int, fetched_bytes: int) -> RunLimits:
-    limits = limits_of_run(context.order.limits, is_shared=context.is_shared)
-    return RunLimits(limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
 
 
 def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:

@@ -202,7 +202,7 @@ class CrawlController:
                         self._job.begin()
                 self._outside.notify(self._opening_line(frontier.core.counts()))
                 await self._disk.poll()
-                parts.limits.check_bytes()
+                parts.limits.check()
                 self._run_state.begin(frontier)
                 await self._crawl(parts, progress, status)
             await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
@@ -310,7 +310,7 @@ class CrawlController:
             if ended.done():
                 return
             parts.frontier.stop_leasing()
-            parts.limits.pages.wake_all()
+            parts.limits.tickets.end()
             if parts.delivery is not None:
                 parts.delivery.end()
             self._member.stop()

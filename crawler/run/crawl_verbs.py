@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from anabranch.crawler.job.orderfile import change_order
 from anabranch.crawler.job.seeding import Added
@@ -19,7 +19,7 @@ from anabranch.crawler.job.state import current_round
 from anabranch.crawler.order.changes import Change
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.jobstatus import MOST_LOOKED_AT, with_failures_of
@@ -147,15 +147,11 @@ class CrawlVerbs:
 
     def _reached(self, keys: Collection[str] = LIMIT_KEYS) -> str:
         """A line if one of these limits is reached; of a job of several workers its rows tell."""
-        run, parts = self._context.statistics, self._parts
-        if parts.is_shared:
+        used = self._parts.limits.used()
+        if used is None:
             return ""
-        used = LimitUse(
-            pages=parts.frontier.core.counts().done,
-            fetched_bytes=parts.fetched_bytes + run.fetched_bytes,
-            elapsed_s=self._context.clock() - run.started_s,
-        )
-        return limits_note(self._limits, keys, used, is_running=True)
+        elapsed_s = self._context.clock() - self._context.statistics.started_s
+        return limits_note(self._limits, keys, used._replace(elapsed_s=elapsed_s), is_running=True)
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
@@ -192,15 +188,7 @@ def changed_facts(changes: Sequence[Change], note: str = "") -> Facts:
     return {"changes": [{**change._asdict(), "line": str(change)} for change in changes], "note": note}
 
 
-class LimitUse(NamedTuple):
-    """The amounts of its limits that a job has used."""
-
-    pages: int
-    fetched_bytes: int
-    elapsed_s: float = 0.0  #: by this run
-
-
-def limits_note(limits: LimitsSection, keys: Collection[str], used: LimitUse, *, is_running: bool) -> str:
+def limits_note(limits: LimitsSection, keys: Collection[str], used: UsedLimits, *, is_running: bool) -> str:
     """A line if one of these limits is reached already; else empty. Pure."""
     changed = {*keys}
     reached = [

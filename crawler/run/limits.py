@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,11 @@ from tempfile import TemporaryFile
 import structlog
 
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ROOM_MAY_COME
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.run_state import Cause, RunState
-from anabranch.crawler.run.workers import PageLimit
-from anabranch.crawler.visit import Dispose, Visit
-from anabranch.frontier.records import OutcomeKind
 
 log = structlog.get_logger(__name__)
 
@@ -43,21 +41,120 @@ _ENDINGS = {Cause.PAGES: WhyEnded.PAGE_LIMIT, Cause.BYTES: WhyEnded.SIZE_LIMIT, 
 _KEYS = {Cause.PAGES: "pages", Cause.BYTES: "fetched_bytes", Cause.TIME: "time_s"}
 
 
+class PageTickets:
+    """A ticket for each page that may be fetched, for one event loop.
+
+    A visit takes one after its lease and before its fetch, and gives it back if no page comes of it. At first nothing is
+    limited. `on_short` is called when a visit waits.
+    """
+
+    def __init__(self, on_short: Callable[[], None]) -> None:
+        self.granted = 0  #: since the run began, or since its worker joined
+        self.pages = 0  #: that came of them
+        self.is_limited = False
+        self._out = 0  #: at visits
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self._on_short = on_short
+        self._was_short = False
+        self._is_ended = False
+
+    @property
+    def short(self) -> int:
+        """Visits that wait for a ticket."""
+        return len(self._waiting)
+
+    async def take(self) -> bool:
+        """Wait for a ticket; False: there is none, and the visit gives its lease back."""
+        self._was_short = True
+        if self._is_ended:
+            return False
+        if self.is_limited and self._free <= 0:
+            ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._waiting.append(ticket)
+            self._on_short()
+            return await ticket
+        self._out += 1
+        return True
+
+    def settle(self, *, is_page: bool) -> None:
+        """A page came of a ticket, or it is free again."""
+        self._out -= 1
+        self.pages += is_page
+        self._serve()
+
+    def grant(self, granted: int) -> None:
+        """There are so many in all since the run began."""
+        self.granted = granted
+        self._serve()
+
+    def give_back(self) -> int | None:
+        """Give up tickets unused since the last call; how many remain granted, None: all."""
+        was_short, self._was_short = self._was_short, False
+        if was_short or self._waiting or self._free <= 0:
+            return None
+        self.granted -= self._free
+        return self.granted
+
+    def refuse(self) -> None:
+        """Let visits that wait give their leases back."""
+        while self._waiting:
+            self._answer(is_given=False)
+
+    def end(self) -> None:
+        """The run ends: visits that wait, or come later, give their leases back."""
+        self._is_ended = True
+        self.refuse()
+
+    def lift(self) -> None:
+        """There is no limit any more."""
+        self.is_limited = False
+        self._serve()
+
+    def limit(self) -> None:
+        """There is a limit from now on; pages that are done or under way have had their tickets."""
+        if not self.is_limited:
+            self.is_limited = True
+            self.granted = max(self.granted, self.pages + self._out)
+
+    @property
+    def _free(self) -> int:
+        return self.granted - self.pages - self._out
+
+    def _serve(self) -> None:
+        while self._waiting and (self._free > 0 or not self.is_limited):
+            self._answer(is_given=True)
+
+    def _answer(self, *, is_given: bool) -> None:
+        waiter = self._waiting.popleft()
+        if not waiter.done():
+            self._out += is_given
+            waiter.set_result(is_given)
+
+
 class RunLimits:
-    """Pages, bytes and time of one run. `done` pages and `fetched_bytes` come from earlier runs of the job."""
+    """Pages, bytes and time of one run. The first two are the whole job's."""
 
     def __init__(
-        self, order: LimitsSection, run_state: RunState, statistics: CrawlStatistics, *, done: int, fetched_bytes: int
+        self,
+        order: LimitsSection,
+        run_state: RunState,
+        statistics: CrawlStatistics,
+        before: UsedLimits | None,
+        on_short: Callable[[], None],
     ) -> None:
+        """`before`: what earlier runs have used. None: other workers use them, too; `hold` is told what all have used.
+
+        `on_short` is called when a page waits for its ticket.
+        """
+        self.tickets = PageTickets(on_short)
         self._order = order
         self._run_state = run_state
         self._statistics = statistics
-        self._done = done
-        self._fetched_bytes = fetched_bytes
+        self._before = before
         self._is_lifted: set[Cause] = set()  #: limits that the operator has lifted
         self._began_s: float | None = None  #: by the loop's clock; None: the time does not run
         self._timer: asyncio.TimerHandle | None = None
-        self.pages = PageLimit(self._pages_left, on_reached=lambda: self.reached(Cause.PAGES, self._lift_pages))
+        self._allot_pages()
 
     def change(self, order: LimitsSection) -> None:
         """Hold these limits from now on. One that differs holds again if the operator has lifted it, and counts at once."""
@@ -69,28 +166,34 @@ class RunLimits:
         for cause in other:
             self._run_state.resume(cause)
         if Cause.PAGES in other:
-            self.pages.change(self._pages_left)
+            self._allot_pages()
         if Cause.TIME in other:
             self._set_timer()
-        self.check_bytes()
+        self.check()
 
-    def counting(self, dispose: Dispose) -> Dispose:
-        """Return a disposition that calls `dispose` and then compares the bytes with their limit."""
+    def settle(self, *, is_page: bool) -> None:
+        """A visit with a ticket has ended."""
+        self.tickets.settle(is_page=is_page)
+        self.check()
 
-        async def disposed(visit: Visit) -> OutcomeKind | None:
-            kind = await dispose(visit)
-            self.check_bytes()
-            return kind
+    def check(self) -> None:
+        """Compare what this run and those before it have used with the limits; of several workers, `hold` does so."""
+        if (used := self.used()) is not None:
+            self.hold(used)
 
-        return disposed
+    def used(self) -> UsedLimits | None:
+        """What this run and those before it have used; None: other workers use them, too."""
+        if self._before is None:
+            return None
+        pages, fetched_bytes, _ = self._before
+        return UsedLimits(pages + self.tickets.pages, fetched_bytes + self._statistics.fetched_bytes)
 
-    def check_bytes(self) -> None:
-        """Compare the bytes with their limit."""
-        most = self._order.fetched_bytes
-        if not most or Cause.BYTES in self._is_lifted:
-            return
-        if self._fetched_bytes + self._statistics.fetched_bytes >= most:
-            self.reached(Cause.BYTES, lambda: self._is_lifted.add(Cause.BYTES))
+    def hold(self, used: UsedLimits) -> None:
+        """End the run or pause it if so much of a limit is used."""
+        for cause, now in ((Cause.PAGES, used.pages), (Cause.BYTES, used.fetched_bytes)):
+            most = getattr(self._order, _KEYS[cause])
+            if most and now >= most and cause not in self._is_lifted:
+                self.reached(cause)
 
     @contextmanager
     def clock(self) -> Iterator[None]:
@@ -103,17 +206,28 @@ class RunLimits:
             self._began_s = None
             self._set_timer()
 
-    def reached(self, cause: Cause, lift: Callable[[], None] | None = None) -> None:
-        """A limit is reached: end the run or pause it, as the order says. `lift` is called if the operator resumes it."""
+    def reached(self, cause: Cause) -> None:
+        """A limit is reached: end the run or pause it, as the order says. If the operator resumes it, the limit is lifted."""
+        self.tickets.refuse()
         if self._order.on_limit == "pause":
-            self._run_state.pause(cause, lift=lift)
+            self._run_state.pause(cause, lift=lambda: self._lift(cause))
         else:
             self._run_state.stop(_ENDINGS[cause])
 
-    @property
-    def _pages_left(self) -> int | None:
-        """The page limit of this run: the order's limit minus the pages of earlier runs; None: no limit."""
-        return max(self._order.pages - self._done, 0) if self._order.pages else None
+    def _lift(self, cause: Cause) -> None:
+        self._is_lifted.add(cause)
+        if cause is Cause.PAGES:
+            self._allot_pages()
+
+    def _allot_pages(self) -> None:
+        """Give tickets for the pages that the limit leaves; the rows of several workers do so for each of them."""
+        most = self._order.pages
+        if not most or Cause.PAGES in self._is_lifted:
+            self.tickets.lift()
+            return
+        self.tickets.limit()
+        if self._before is not None:
+            self.tickets.grant(max(most - self._before.pages, 0))
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -124,9 +238,6 @@ class RunLimits:
             loop = asyncio.get_running_loop()
             left_s = self._began_s + self._order.time_s - loop.time()
             self._timer = loop.call_later(left_s, self.reached, Cause.TIME)
-
-    def _lift_pages(self) -> None:
-        self.pages.lift()  # `pages` may not be there yet when it is named
 
 
 class DiskWatch:

@@ -23,7 +23,7 @@ from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.workers import Archive, Delivery
-from anabranch.crawler.visit import Chain, Dispose
+from anabranch.crawler.visit import Chain
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.hosts import IpOf
@@ -112,8 +112,11 @@ class Membership(Protocol):
     def opened(self, parts: OpenedRun) -> None:
         """All parts of the run are open."""
 
-    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
-        """The chain and the disposition, with the limits of the whole job."""
+    def informed(self, chain: Chain) -> Chain:
+        """The chain, after steps that learn what other workers know of a visit."""
+
+    def want_tickets(self) -> None:
+        """A visit waits for a ticket."""
 
     def of_host(self, accounts: Accounts, host: str) -> Totals:
         """The whole job's totals of a host, given this process' own."""
@@ -169,9 +172,12 @@ class SoleMembership:
     def opened(self, parts: OpenedRun) -> None:
         """Do nothing: no other worker has to know."""
 
-    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
-        """Return them as they are: the run holds the limits by itself."""
-        return chain, dispose
+    def informed(self, chain: Chain) -> Chain:
+        """Return it as it is: there is no other worker."""
+        return chain
+
+    def want_tickets(self) -> None:
+        """Do nothing: the run has all that its limit leaves."""
 
     def of_host(self, accounts: Accounts, host: str) -> Totals:
         """Return the totals that this process has counted; no other one counts."""

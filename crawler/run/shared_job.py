@@ -46,13 +46,14 @@ from anabranch.crawler.cluster.database import (
 )
 from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.tickets import UsedLimits, used
+from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.job.orderfile import keep_changes
 from anabranch.crawler.job.seeding import known_keys
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, is_dominated, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobMoving, UsageError
@@ -73,7 +74,6 @@ from anabranch.crawler.run.crawl_verbs import (
     LIMIT_KEYS,
     REPORT,
     RETRY_SKIPPED,
-    LimitUse,
     changed_facts,
     limits_note,
     report_limit,
@@ -352,7 +352,7 @@ class SharedJob:
                 f"{refused[0]!r}: belongs to one machine; give it to `anabranch crawl` of the worker there"
             )
 
-        def change(connection: Connection) -> tuple[CrawlOrder, list[Change], LimitUse]:
+        def change(connection: Connection) -> tuple[CrawlOrder, list[Change], UsedLimits]:
             lock_job(connection)
             kept = order_of([kept_layer(tomllib.loads(fact(connection, "order") or ""), self.database.place)])
             order, changes = changed_order(kept, settings)
@@ -360,7 +360,7 @@ class SharedJob:
                 if self.folder is not None:  # first: the next run begins by the folder's
                     keep_changes(self.folder, order, changes)
                 set_order(connection, order, settings, changes)
-            return order, changes, LimitUse(*used(connection))
+            return order, changes, used(connection)
 
         order, changes, now = self.database.do(change)
         return changed_facts(
@@ -369,7 +369,7 @@ class SharedJob:
 
     def limits_reached(self, *, is_running: bool) -> str:
         """A line if a limit of the job is reached; else empty."""
-        now = LimitUse(*self.database.do(used))
+        now = self.database.do(used)
         return limits_note(self.order.limits, LIMIT_KEYS, now, is_running=is_running)
 
     def has_uploads(self, name: str) -> bool:

@@ -31,8 +31,6 @@ from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, serv
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import (
-    UsedLimits,
-    WorkerTickets,
     granted,
     hold_tickets,
     keep_tickets,
@@ -56,16 +54,15 @@ from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Book
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.errors import DiskFull, storage_errors
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, reply_to
 from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.membership import OpenedRun, ReportedRun
-from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.summing import snapshot_facts
-from anabranch.crawler.visit import Chain, Dispose, Step, Visit
+from anabranch.crawler.visit import Chain, Step, Visit
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.hosts import IpOf
@@ -120,7 +117,6 @@ class SharedRun:
         self._state = job.state
         self._who = who._replace(name=joined.name)
         self._order = order
-        self._limits = order.limits
         self._joined = joined
         self._identity = WorkerIdentity(
             name=joined.name, token=who.token, ttl_s=order.frontier.worker_lease_s, carry=self._carry_counts
@@ -129,7 +125,6 @@ class SharedRun:
         self._book = SeedTable(database)
         self._epoch = 0
         self._bytes_before = 0  #: that this process fetched before it joined last
-        self._is_lifted = False  #: the operator has lifted the limit of pages
         self._obeyed = 0
         self._settings = 0  #: changes of the run that this worker's order has
         self._parts: OpenedRun | None = None
@@ -137,7 +132,6 @@ class SharedRun:
         self._run: ReportedRun | None = None
         self._statistics: CrawlStatistics | None = None
         self._due = asyncio.Event()  # something is wanted of the rows now
-        self._tickets = self._new_tickets()
         self._status_at_s = 0.0
         self._totals_at_s = 0.0
         self._elsewhere: dict[str, Totals] = {}  # what other workers counted for a host, when it was met here first
@@ -155,7 +149,6 @@ class SharedRun:
         try:
             yield
         finally:
-            self._tickets.end()
             self._totals_at_s = min(self._totals_at_s, monotonic())
             await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
@@ -201,13 +194,11 @@ class SharedRun:
         if self._parts is not None:
             self._parts.frontier.core.operations.limit_retries()
             self._parts.journal.limit_retries()
-        self._tickets.end()
+            self._parts.limits.tickets.end()
 
-    def _new_tickets(self) -> WorkerTickets:
-        tickets = WorkerTickets(self._due.set)
-        if not self._limits.pages or self._is_lifted:
-            tickets.lift()
-        return tickets
+    def want_tickets(self) -> None:
+        """Ask the rows for tickets at once."""
+        self._due.set()
 
     # The run's parts
 
@@ -230,7 +221,6 @@ class SharedRun:
 
     def _joined_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
-        self._tickets = self._new_tickets()
         self._elsewhere.clear()
         self._book.reload()
         frontier = open_share_holder(
@@ -281,14 +271,13 @@ class SharedRun:
         put_counted(connection, self._counting_name, self._epoch, counted)
         return self._parts.accounts.carried
 
-    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
-        """Add a ticket for each page, and what others know of seeds and hosts."""
-        chain, dispose = self._tickets.metered(chain, dispose)
-        return (("_seed", self._know_seed), ("_host", self._know_host), *chain), dispose
+    def informed(self, chain: Chain) -> Chain:
+        """Add what others know of seeds and hosts."""
+        return (("_seed", self._know_seed), ("_host", self._know_host), *chain)
 
     async def _know_host(self, visit: Visit) -> Step:
         """Limits of a host count what other workers fetched from it before."""
-        limits = self._limits
+        limits = self._order.limits
         if not (limits.pages_per_host or limits.bytes_per_host or limits.time_per_host_s):
             return Step.PROCEED
         host = host_counted(visit.lease.url)
@@ -337,8 +326,10 @@ class SharedRun:
         if is_due:
             self._status_at_s = monotonic() + STATUS_S
             status = await self._status()
-        kept = self._tickets.give_back() if is_due else None
-        return partial(self._look, status, fetched_bytes, self._tickets.short, kept)
+        assert self._parts is not None
+        tickets = self._parts.limits.tickets
+        kept = tickets.give_back() if is_due else None
+        return partial(self._look, status, fetched_bytes, tickets.short, kept)
 
     def _look(
         self, status: str | None, fetched_bytes: int, short: int, kept: int | None, connection: Connection
@@ -354,23 +345,22 @@ class SharedRun:
         )
         if status is not None:
             self._write_status(status, fetched_bytes, connection)
-        tickets = 0
-        if self._limits.pages:
+        tickets, limits = 0, self._order.limits
+        if limits.pages:
             if kept is not None:
                 keep_tickets(connection, self._epoch, kept)
             tickets = (
-                take_tickets(connection, self._epoch, self._limits.pages, short)
+                take_tickets(connection, self._epoch, limits.pages, short)
                 if short
                 else granted(connection, self._epoch)
             )
-        is_limited = bool(self._limits.pages or self._limits.fetched_bytes)
         return _News(
             *parsed_wish(wish),
             parsed_settings(settings),
             seeds,
             asked_of(connection, self._epoch) if asked else [],
             bool(drains),
-            used(connection) if is_limited else None,
+            used(connection) if limits.pages or limits.fetched_bytes else None,
             tickets,
         )
 
@@ -411,7 +401,7 @@ class SharedRun:
         """Do what the rows ask for."""
         assert self._parts is not None
         assert self._answer is not None
-        self._tickets.grant(news.tickets)
+        self._parts.limits.tickets.grant(news.tickets)
         if news.seeds > len(self._book):
             await self._read_seeds()
         if news.number > self._obeyed:
@@ -431,34 +421,17 @@ class SharedRun:
             reply = await reply_to(self._answer, command.verb, command.arguments)
             await asyncio.to_thread(self._database.do_patiently, partial(answer, number=command.number, reply=reply))
         if news.used is not None:
-            self._check_limits(self._parts, self._limits, news.used)
+            self._parts.limits.hold(news.used)
 
     async def _set(self, settings: list[str]) -> None:
         """Change the order as the operator did."""
+        assert self._parts is not None
         assert self._answer is not None
-        before = self._limits
         self._order, _ = changed_order(self._order, settings)
-        self._limits = self._order.limits
-        if self._limits.pages != before.pages:
-            self._is_lifted = False
-        if self._limits.pages and not self._is_lifted:
-            held = self._tickets.limit()
-            await asyncio.to_thread(self._database.do_patiently, partial(hold_tickets, epoch=self._epoch, tickets=held))
-        else:
-            self._tickets.lift()
         reply = await reply_to(self._answer, SET, {"settings": settings})
         if "error" in reply:
             log.error("a change of the order could not be followed", settings=settings, reason=reply["error"])
-
-    def _check_limits(self, parts: OpenedRun, limits: LimitsSection, now: UsedLimits) -> None:
-        if limits.pages and now.pages >= limits.pages:
-            parts.limits.reached(Cause.PAGES, self._lift_pages)
-        if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:
-            parts.limits.reached(Cause.BYTES, self._lift_bytes)
-
-    def _lift_pages(self) -> None:
-        self._is_lifted = True
-        self._tickets.lift()
-
-    def _lift_bytes(self) -> None:
-        self._limits = self._limits.model_copy(update={"fetched_bytes": 0})
+        tickets = self._parts.limits.tickets
+        if tickets.is_limited:  # it may have fetched without a limit before
+            hold = partial(hold_tickets, epoch=self._epoch, tickets=tickets.granted)
+            await asyncio.to_thread(self._database.do_patiently, hold)

@@ -18,66 +18,15 @@ from anabranch.crawler.outcomes.errors import CrawlerError, lacks_memory
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.services import Services
-from anabranch.crawler.visit import Chain, Dispose, Step, Visit
+from anabranch.crawler.visit import Chain, ChainDecision, Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier, Drained
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.errors import FrontierError, LeaseLost, PolicyError
 from anabranch.frontier.records import Lease, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
-
-
-class PageLimit:
-    """Limits the pages of a run: one ticket each, taken before the lease and given back if no page was fetched."""
-
-    def __init__(self, pages: int | None, on_reached: Callable[[], None]) -> None:
-        """`pages` of this run; None: no limit. `on_reached` is called when they are fetched."""
-        self._most = pages
-        self._fetched = 0
-        self._taken = 0  #: tickets of pages that are being fetched
-        self._is_over = False  #: nobody waits any more
-        self._changed = asyncio.Event()
-        self._on_reached = on_reached
-        self._check()
-
-    async def take(self) -> None:
-        """Wait for a ticket."""
-        while not (self._most is None or self._is_over or self._fetched + self._taken < self._most):
-            await self._changed.wait()
-        self._taken += 1
-
-    def settle(self, *, is_page: bool) -> None:
-        """Use the ticket up for a page, or give it back."""
-        self._taken -= 1
-        if is_page:
-            self._fetched += 1
-            self._check()
-        else:
-            self._wake()
-
-    def change(self, pages: int | None) -> None:
-        """Set another limit for the whole run."""
-        self._most = pages
-        self._check()
-        self._wake()
-
-    def lift(self) -> None:
-        """Remove the limit; workers that wait for a ticket go on."""
-        self.change(None)
-
-    def wake_all(self) -> None:
-        """Let every worker pass: the Frontier hands out no more leases."""
-        self._is_over = True
-        self._wake()
-
-    def _check(self) -> None:
-        if self._most is not None and self._fetched >= self._most and not self._is_over:
-            self._on_reached()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 #: The step of a visit that waits for the program.
@@ -109,7 +58,7 @@ class WorkerPool:
     chain: Chain
     dispose: Dispose
     statistics: CrawlStatistics
-    limit: PageLimit
+    limits: RunLimits
     board: WorkerBoard
     delivery: Delivery | None = None  #: None: no program gets the pages
     services: Services | None = None  #: None: no service is waited for
@@ -117,31 +66,32 @@ class WorkerPool:
     async def work(self, number: int) -> None:
         """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
         while True:
-            await self.limit.take()
-            is_page = False
+            if self.delivery is not None:
+                await self.delivery.wait_for_room()
+            asked_s = perf_counter()
             try:
-                if self.delivery is not None:
-                    await self.delivery.wait_for_room()
-                asked_s = perf_counter()
                 lease = await self.frontier.lease()
-                self.board.leases.add(perf_counter() - asked_s)
-                is_page = await self._visit(lease, number)
             except Drained:
                 return
-            finally:
-                self.limit.settle(is_page=is_page)
+            self.board.leases.add(perf_counter() - asked_s)
+            await self._visit(lease, number)
 
-    async def _visit(self, lease: Lease, number: int) -> bool:
-        """Run the chain, then dispose; True if a page was fetched. A cancelled chain gives the lease back."""
+    async def _visit(self, lease: Lease, number: int) -> None:
+        """Run the chain, then dispose. A chain that is cancelled gives the lease back, and so does a visit without a ticket."""
         visit = Visit(lease, number)
+        has_ticket = is_page = False
         if self.services is not None:
             self.services.begun(lease)
         self.statistics.begin_visit()
         self.board.begin(number, lease.url, lease.attempts)
         try:
             try:
-                await self._run_chain(visit)
-                if self.delivery is not None:
+                has_ticket = await self.limits.tickets.take()
+                if has_ticket:
+                    await self._run_chain(visit)
+                else:
+                    visit.decide(ChainDecision.RELEASED)
+                if self.delivery is not None and has_ticket:
                     self.board.enter(number, DELIVERY)
                     await self.delivery.deliver(visit)
             except asyncio.CancelledError:
@@ -156,8 +106,10 @@ class WorkerPool:
                 self.services.ended(visit, kind)
             if kind is None:  # its URL may be leased again at once, so let other tasks run: one may stop this
                 await asyncio.sleep(0)
-            return kind is OutcomeKind.DONE
+            is_page = kind is OutcomeKind.DONE
         finally:
+            if has_ticket:
+                self.limits.settle(is_page=is_page)
             visit.close()
             self.board.end(number)
             self.statistics.end_visit()

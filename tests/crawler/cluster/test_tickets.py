@@ -1,6 +1,5 @@
-"""Limits of a whole job: tickets of workers, in memory and as rows."""
+"""Limits of a whole job as rows: the tickets of its workers."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,49 +7,9 @@ import pytest
 from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.database import JobDatabase, execute, make_tables, put_fact
-from anabranch.crawler.cluster.tickets import WorkerTickets, granted, keep_tickets, take_tickets, used
+from anabranch.crawler.cluster.tickets import granted, keep_tickets, take_tickets, used
+from anabranch.crawler.order.sections import UsedLimits
 from tests.crawler.cluster.stores import shared_store
-
-
-async def test_a_visit_waits_until_its_worker_has_a_ticket() -> None:
-    """One that brings no page gives its ticket to the next."""
-    short: list[bool] = []
-    tickets = WorkerTickets(lambda: short.append(True))
-    first, second = (asyncio.create_task(tickets.take()) for _ in range(2))
-    await asyncio.sleep(0)
-    assert (tickets.short, len(short)) == (2, 2)
-    tickets.grant(1)
-    assert await first
-    assert not second.done()
-    tickets.settle(is_page=False)
-    assert await second
-    tickets.settle(is_page=True)
-    tickets.grant(1)
-    third = asyncio.create_task(tickets.take())
-    await asyncio.sleep(0)
-    assert not third.done()
-    tickets.end()
-    assert not await third
-
-
-async def test_tickets_that_nothing_wants_are_given_back() -> None:
-    """Not before a while without a want; those at visits stay."""
-    tickets = WorkerTickets(lambda: None)
-    tickets.grant(5)
-    assert await tickets.take()
-    assert tickets.give_back() is None
-    assert tickets.give_back() == 1
-    assert tickets.give_back() is None
-
-
-async def test_without_a_limit_all_pass() -> None:
-    """After the operator has resumed a crawl that its limit had paused."""
-    tickets = WorkerTickets(lambda: None)
-    waiting = asyncio.create_task(tickets.take())
-    await asyncio.sleep(0)
-    tickets.lift()
-    assert await waiting
-    assert await tickets.take()
 
 
 @pytest.fixture(params=["file", "server"])
@@ -85,7 +44,7 @@ def test_no_more_tickets_than_pages_are_left(connection: Connection) -> None:
     for _ in range(5):
         take_tickets(connection, 1, 10, 9)
     assert granted(connection, 1) == 6
-    assert used(connection) == (3, 300)
+    assert used(connection) == UsedLimits(3, 300)
 
 
 def test_blocks_shrink_with_what_is_left(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding
 from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sections import LimitsSection, ScopeSection
+from anabranch.crawler.order.sections import LimitsSection, ScopeSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import Trouble
@@ -29,11 +29,11 @@ from anabranch.crawler.run.crawl_verbs import (
     STATUS,
     STOP,
     CrawlVerbs,
-    LimitUse,
     facts_of_running,
     limits_note,
 )
 from anabranch.crawler.run.explain import Evidence, UrlExplainer
+from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
 from anabranch.crawler.run.stopped_verbs import add_to_stopped
@@ -67,11 +67,12 @@ class Crawl:
         self.frontier = frontier
         self.scope = open_scope(ScopeSection())
         self.book = book
+        statistics = CrawlStatistics(started_s=0.0)
         self.context = RunContext(
             order=CrawlOrder(),
             job=job,
             clock=frontier.core.now_s,
-            statistics=CrawlStatistics(started_s=0.0),
+            statistics=statistics,
             board=WorkerBoard(),
             run_state=self.run_state,
             member=SoleMembership(CrawlOrder(), job),
@@ -90,13 +91,11 @@ class Crawl:
             accounts=accounts,
             view_totals=view,
             journal=None,
-            fetched_bytes=0,
-            limits=None,
+            limits=RunLimits(LimitsSection(), self.run_state, statistics, UsedLimits(0, 0), lambda: None),
             services=None,
             pool=None,
             explainer=UrlExplainer(self.scope, Canonicalizer().key, book, evidence=LastTrouble(self.threads)),
             admission=None,
-            is_shared=False,
         )
         self.followed = []
         self.verbs = CrawlVerbs(self.context, self.parts, self, self, self.followed.append)
@@ -304,5 +303,5 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
 )
 def test_a_changed_limit_that_is_reached_already_is_noted(limits, changed, is_running, note) -> None:
     """One that was not changed is not: the operator may have lifted it."""
-    used = LimitUse(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
+    used = UsedLimits(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
     assert limits_note(LimitsSection.model_validate(limits), {f"limits.{changed}"}, used, is_running=is_running) == note

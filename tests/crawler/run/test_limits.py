@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run import limits
-from anabranch.crawler.run.limits import DiskWatch, RunLimits, free_bytes_of
+from anabranch.crawler.run.limits import DiskWatch, PageTickets, RunLimits, free_bytes_of
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
-from anabranch.frontier.records import OutcomeKind
-from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
+from tests.crawler.builder import memory_frontier, settle, timers_set, until
 
 GB = 10**9
 
@@ -25,62 +24,118 @@ def limits_of(run_state, *, done=0, before=0, **keys):
     """Limits by an order's keys, for a job with so many pages and bytes, and the counters that they look at."""
     statistics = CrawlStatistics(started_s=0.0)
     order = LimitsSection.model_validate(keys)
-    return RunLimits(order, run_state, statistics, done=done, fetched_bytes=before), statistics
+    return RunLimits(order, run_state, statistics, UsedLimits(done, before), lambda: None), statistics
 
 
-async def settled(tickets, pages):
+async def settled(limits, pages):
     """Take and use up so many tickets."""
     for _ in range(pages):
-        await tickets.take()
-        tickets.settle(is_page=True)
+        assert await limits.tickets.take()
+        limits.settle(is_page=True)
+
+
+async def test_a_visit_waits_until_its_worker_has_a_ticket() -> None:
+    """One that brings no page gives its ticket to the next."""
+    short: list[bool] = []
+    tickets = PageTickets(lambda: short.append(True))
+    tickets.limit()
+    first, second = (asyncio.create_task(tickets.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    assert (tickets.short, len(short)) == (2, 2)
+    tickets.grant(1)
+    assert await first
+    assert not second.done()
+    tickets.settle(is_page=False)
+    assert await second
+    tickets.settle(is_page=True)
+    tickets.grant(1)
+    third = asyncio.create_task(tickets.take())
+    await asyncio.sleep(0)
+    assert not third.done()
+    tickets.end()
+    assert not await third
+
+
+async def test_tickets_that_nothing_wants_are_given_back() -> None:
+    """Not before a while without a want; those at visits stay."""
+    tickets = PageTickets(lambda: None)
+    tickets.limit()
+    tickets.grant(5)
+    assert await tickets.take()
+    assert tickets.give_back() is None
+    assert tickets.give_back() == 1
+    assert tickets.give_back() is None
+
+
+async def test_without_a_limit_all_pass() -> None:
+    """After the operator has resumed a crawl that its limit had paused."""
+    tickets = PageTickets(lambda: None)
+    tickets.limit()
+    waiting = asyncio.create_task(tickets.take())
+    await asyncio.sleep(0)
+    tickets.lift()
+    assert await waiting
+    assert await tickets.take()
+
+
+async def test_pages_of_before_a_limit_have_had_their_tickets() -> None:
+    """Done or under way."""
+    tickets = PageTickets(lambda: None)
+    for is_page in (True, False):
+        assert await tickets.take()
+        tickets.settle(is_page=is_page)
+    assert await tickets.take()
+    tickets.limit()
+    assert tickets.granted == 2
+    waiting = asyncio.create_task(tickets.take())
+    await settle()
+    assert not waiting.done()
+    tickets.settle(is_page=False)
+    assert await waiting
 
 
 async def test_the_last_page_ends_the_run() -> None:
     """Pages of earlier runs count."""
     run_state = RunState(quiet)
-    tickets = limits_of(run_state, done=3, pages=5)[0].pages
-    await settled(tickets, 1)
+    limits, _ = limits_of(run_state, done=3, pages=5)
+    await settled(limits, 1)
     assert not run_state.stopped.is_set()
-    await settled(tickets, 1)
+    await settled(limits, 1)
     assert (run_state.stopped.is_set(), run_state.ending) == (True, WhyEnded.PAGE_LIMIT)
 
 
 async def test_a_limit_that_is_reached_already_ends_the_run_before_it_begins() -> None:
     """A command that is run again after its limit was reached fetches nothing."""
     run_state = RunState(quiet)
-    limits_of(run_state, done=7, pages=5)
+    limits_of(run_state, done=7, pages=5)[0].check()
     assert run_state.ending is WhyEnded.PAGE_LIMIT
 
 
 async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
-    """Whoever waits for a ticket goes on, and no ticket is asked for any more."""
+    """Visits that wait for a ticket give their leases back during the pause; after it there is no limit."""
     async with memory_frontier("http://a.test/") as frontier:
         run_state = RunState(quiet)
         run_state.begin(frontier)
         limits, _ = limits_of(run_state, pages=1, on_limit="pause")
-        tickets = limits.pages
-        await settled(tickets, 1)
-        assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by limits.pages")
-        waiting = [asyncio.create_task(tickets.take()) for _ in range(3)]
+        assert await limits.tickets.take()
+        waiting = [asyncio.create_task(limits.tickets.take()) for _ in range(3)]
         await settle()
-        assert not any(task.done() for task in waiting)
+        limits.settle(is_page=True)
+        assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by limits.pages")
+        assert await asyncio.gather(*waiting) == [False] * 3
         run_state.resume_all()
-        await asyncio.gather(*waiting)
-        await settled(tickets, 10)
+        await settled(limits, 10)
         assert run_state.phase is Phase.RUNNING
 
 
 @pytest.mark.parametrize(("before", "ends"), [(0, False), (400, True)])
 async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
     """Those of earlier runs count."""
-
-    async def dispose(_):
-        statistics.fetched_bytes += 600
-        return OutcomeKind.DONE
-
     run_state = RunState(quiet)
     limits, statistics = limits_of(run_state, before=before, bytes=1000)
-    assert await limits.counting(dispose)(visit()) is OutcomeKind.DONE
+    assert await limits.tickets.take()
+    statistics.fetched_bytes += 600
+    limits.settle(is_page=True)
     assert run_state.stopped.is_set() is ends
     if ends:
         assert run_state.ending is WhyEnded.SIZE_LIMIT
@@ -89,10 +144,10 @@ async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
 def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins() -> None:
     """A command that is run again after its limit was reached fetches nothing; without a limit, earlier bytes do not matter."""
     run_state = RunState(quiet)
-    limits_of(run_state, before=10**12)[0].check_bytes()
-    limits_of(run_state, before=1000, bytes=1001)[0].check_bytes()
+    limits_of(run_state, before=10**12)[0].check()
+    limits_of(run_state, before=1000, bytes=1001)[0].check()
     assert not run_state.stopped.is_set()
-    limits_of(run_state, before=1000, bytes=1000)[0].check_bytes()
+    limits_of(run_state, before=1000, bytes=1000)[0].check()
     assert run_state.ending is WhyEnded.SIZE_LIMIT
 
 
@@ -103,10 +158,10 @@ async def test_bytes_that_paused_the_run_are_lifted_by_the_operator() -> None:
         run_state.begin(frontier)
         limits, statistics = limits_of(run_state, bytes=1, on_limit="pause")
         statistics.fetched_bytes = 2
-        limits.check_bytes()
+        limits.check()
         assert run_state.pause_reason == "paused by limits.bytes"
         run_state.resume_all()
-        limits.check_bytes()
+        limits.check()
         assert run_state.phase is Phase.RUNNING
 
 
@@ -197,11 +252,11 @@ async def test_a_limit_that_was_lifted_stays_so_when_another_is_changed() -> Non
     """The operator has gone on beyond it."""
     run_state = RunState(quiet)
     limits, _ = limits_of(run_state, pages=1, on_limit="pause")
-    await settled(limits.pages, 1)
+    await settled(limits, 1)
     run_state.resume_all()
     limits.change(LimitsSection.model_validate({"pages": 1, "bytes": 10**9, "on_limit": "pause"}))
     assert not run_state.pause_reason
-    await settled(limits.pages, 1)
+    await settled(limits, 1)
     limits.change(LimitsSection.model_validate({"pages": 2, "on_limit": "pause"}))
     assert run_state.pause_reason == Cause.PAGES.value
 
@@ -210,8 +265,7 @@ async def test_limits_that_are_changed_count_all_of_the_run() -> None:
     """A higher one resumes what the lower one had paused; one that is below what was fetched is reached at once."""
     run_state = RunState(quiet)
     limits, statistics = limits_of(run_state, done=5, before=100, pages=6, on_limit="pause")
-    await limits.pages.take()
-    limits.pages.settle(is_page=True)
+    await settled(limits, 1)
     assert run_state.pause_reason == Cause.PAGES.value
     statistics.fetched_bytes = 600
     limits.change(LimitsSection.model_validate({"pages": 8, "bytes": 1000, "on_limit": "pause"}))

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.failures import NAME_SERVERS, FetchError, NameTimeout, ProxyRefused, ServiceAway
 from anabranch.crawler.processors.disposition import decide
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.service_gates import LONGEST_S, ServiceGates
 from anabranch.crawler.run.services import Service, Services
-from anabranch.crawler.run.workers import PageLimit, WorkerPool
+from anabranch.crawler.run.workers import WorkerPool
 from anabranch.crawler.visit import Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import FrontierOrder, open_frontier
@@ -146,10 +148,10 @@ class Crawl:
         known = {name: OfWorld(world, name) for name in world.outages}
         gates = ServiceGates(first_s, most_s)
         self.services = Services(gates, frontier, self.run_state, known, world)
-        limit = PageLimit(None, on_reached=lambda: None)
         board, statistics = WorkerBoard(), CrawlStatistics(started_s=now_s())
+        limits = RunLimits(LimitsSection(), self.run_state, statistics, UsedLimits(0, 0), lambda: None)
         chain = (("fetch", world.fetch),)
-        self.pool = WorkerPool(frontier, chain, self._dispose, statistics, limit, board, services=self.services)
+        self.pool = WorkerPool(frontier, chain, self._dispose, statistics, limits, board, services=self.services)
 
     def _phase(self, phase: Phase, reason: str) -> None:
         self.phases.append((now_s() - START_S, phase, reason))

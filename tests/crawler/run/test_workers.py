@@ -8,12 +8,15 @@ import pytest
 import structlog
 
 from anabranch.crawler.job.journal import Journal, LineFile
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed
 from anabranch.crawler.outcomes.failures import Unfetchable
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
-from anabranch.crawler.run.workers import PageLimit, WorkerPool
+from anabranch.crawler.run.limits import RunLimits
+from anabranch.crawler.run.run_state import RunState
+from anabranch.crawler.run.workers import WorkerPool
 from anabranch.crawler.visit import ChainDecision, Step
 from anabranch.frontier.errors import FrontierError, StoreUnavailable
 from anabranch.frontier.records import OutcomeKind
@@ -29,29 +32,27 @@ URLS = tuple(f"http://a.test/{number}" for number in range(4))
 class Crawl:
     """A Frontier with URLs, a journal, and a pool with one processor."""
 
-    def __init__(self, frontier, journal, process=None, pages=None, *, chain=None, board=None) -> None:
+    def __init__(self, frontier, journal, process=None, pages=0, *, done=0, chain=None, board=None) -> None:
         self.frontier = frontier
         self.journal = journal
         self.statistics = CrawlStatistics(started_s=clock())
-        self.reached = 0
         dispose = Disposition(frontier, Recorder(journal, clock), self.statistics, clock)
-        self.limit = PageLimit(pages, on_reached=self._on_reached)
+        self.run_state = RunState(lambda _: None)
+        limits = LimitsSection(pages=pages)
+        self.limits = RunLimits(limits, self.run_state, self.statistics, UsedLimits(done, 0), lambda: None)
         self.pool = WorkerPool(
-            frontier, chain or [("process", process)], dispose, self.statistics, self.limit, board or WorkerBoard()
+            frontier, chain or [("process", process)], dispose, self.statistics, self.limits, board or WorkerBoard()
         )
-
-    def _on_reached(self) -> None:
-        self.reached += 1
-        self.frontier.stop_leasing()
 
     async def run(self, workers=1):
         """Let so many workers work to their end."""
+        self.limits.check()
         tasks = [asyncio.create_task(self.pool.work(number)) for number in range(1, workers + 1)]
         while any(not task.done() for task in tasks):
             await asyncio.sleep(0)
-            if self.reached:
-                self.limit.wake_all()
-                self.reached = 0
+            if self.run_state.stopped.is_set():
+                self.frontier.stop_leasing()
+                self.limits.tickets.end()
         await asyncio.gather(*tasks)
 
 
@@ -175,26 +176,28 @@ async def test_a_worker_cancelled_while_it_waits_for_a_ticket_holds_nothing(jour
     """No lease is out, and no ticket appears from nowhere."""
     async with memory_frontier(*URLS) as frontier:
         crawl = Crawl(frontier, journal, answered, pages=1)
-        await crawl.limit.take()
+        tickets = crawl.limits.tickets
+        assert await tickets.take()
         task = asyncio.create_task(crawl.pool.work(1))
         await settle()
+        assert (frontier.core.in_flight, tickets.short) == (1, 1)
         await cancelled(task)
         assert frontier.core.in_flight == 0
-        other = asyncio.create_task(crawl.limit.take())
+        other = asyncio.create_task(tickets.take())
         await settle()
         assert not other.done(), "the only ticket is still taken"
         await cancelled(other)
 
 
-async def test_a_worker_cancelled_while_it_waits_for_a_lease_gives_its_ticket_back(journal) -> None:
-    """Another worker can take it."""
+async def test_a_worker_cancelled_while_it_waits_for_a_lease_holds_nothing(journal) -> None:
+    """Its ticket would come after the lease."""
     async with memory_frontier(URLS[0]) as frontier:
         crawl = Crawl(frontier, journal, answered, pages=1)
         kept = await frontier.lease()  # so that there is hope, and nothing to be had
         task = asyncio.create_task(crawl.pool.work(1))
         await settle()
         await cancelled(task)
-        await asyncio.wait_for(crawl.limit.take(), 1)
+        await asyncio.wait_for(crawl.limits.tickets.take(), 1)
         frontier.release(kept)
 
 
@@ -214,7 +217,7 @@ async def test_a_worker_cancelled_in_the_chain_gives_its_lease_and_its_ticket_ba
         assert (frontier.core.pending, frontier.core.in_flight) == (1, 0)
         assert (await frontier.lease()).attempts == 0
         assert crawl.statistics.active == 0
-        await asyncio.wait_for(crawl.limit.take(), 1)
+        await asyncio.wait_for(crawl.limits.tickets.take(), 1)
     assert log_of(tmp_path) == {}
 
 
@@ -347,63 +350,12 @@ async def test_workers_beyond_the_tickets_end_when_nothing_is_left(journal) -> N
         assert frontier.core.is_done
 
 
-async def test_a_limit_that_is_reached_already_lets_nothing_through(journal) -> None:
-    """No lease is handed out at all."""
+async def test_a_limit_that_is_reached_already_lets_nothing_through(tmp_path, journal) -> None:
+    """Leases are given back as they were."""
     async with memory_frontier(*URLS) as frontier:
-        await Crawl(frontier, journal, answered, pages=0).run(3)
+        await Crawl(frontier, journal, answered, pages=1, done=1).run(3)
         assert (frontier.core.pending, frontier.core.operations.statistics().done) == (4, 0)
-
-
-async def test_the_limit_is_told_once() -> None:
-    """Waking those who wait for a ticket is not reaching it again."""
-    reached = []
-    limit = PageLimit(1, on_reached=lambda: reached.append(True))
-    await limit.take()
-    limit.settle(is_page=True)
-    limit.wake_all()
-    for _ in range(3):
-        await asyncio.wait_for(limit.take(), 1)
-    assert reached == [True]
-
-
-async def test_without_a_limit_nobody_waits() -> None:
-    """Tickets are as many as anybody wants, and none is told."""
-    limit = PageLimit(None, on_reached=lambda: pytest.fail("there is no limit"))
-    for _ in range(5):
-        await limit.take()
-        limit.settle(is_page=True)
-    limit.wake_all()
-
-
-async def test_a_limit_that_is_lifted_lets_everybody_on() -> None:
-    """Those who wait for a ticket, and those who come later."""
-    limit = PageLimit(1, on_reached=lambda: None)
-    await limit.take()
-    waiting = [asyncio.create_task(limit.take()) for _ in range(3)]
-    await settle()
-    assert not any(task.done() for task in waiting)
-    limit.lift()
-    await asyncio.gather(*waiting)
-    for _ in range(3):
-        limit.settle(is_page=True)
-    await limit.take()
-
-
-async def test_a_limit_that_is_raised_lets_so_many_more_on() -> None:
-    """It counts the pages of the whole run; a lower one than these is reached at once."""
-    reached = []
-    limit = PageLimit(1, on_reached=lambda: reached.append(True))
-    await limit.take()
-    limit.settle(is_page=True)
-    waiting = [asyncio.create_task(limit.take()) for _ in range(3)]
-    limit.change(3)
-    await settle()
-    assert sum(task.done() for task in waiting) == 2
-    assert len(reached) == 1
-    limit.settle(is_page=False)
-    await asyncio.gather(*waiting)
-    limit.change(1)
-    assert len(reached) == 2
+    assert log_of(tmp_path) == {}
 
 
 # The chain
