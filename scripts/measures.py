@@ -107,7 +107,7 @@ def _is_lab(file: Source) -> bool:
 CONCEPTS: Mapping[str, Sequence[str]] = {
     "seeds": ("SeedBook", "SeedTable"),
     "totals": ("Accounts", "AccountsDatabase"),
-    "limits": ("PageLimit", "WorkerTickets"),
+    "limits": ("PageTickets", "PageLimit", "WorkerTickets"),
     "requests": ("Control", "Command"),
     "job": ("FolderJob", "DatabaseJob", "SharedJob"),
 }

@@ -117,6 +117,7 @@ def test_a_client_that_does_not_wait_is_found(small: Served) -> None:
     assert entry.too_early == 6
 
 
+@pytest.mark.slow
 def test_a_thousand_connections_are_served_at_once() -> None:
     """All wait for their first byte at the same time, and all get their page."""
     assert raise_file_limit() > 1100

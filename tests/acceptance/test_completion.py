@@ -17,7 +17,7 @@ from anabranch.crawler.cli.parameters import complete_job
 from tests.acceptance import forkserver
 from tests.patience import HANG_S
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
