@@ -56,6 +56,7 @@ class PageTickets:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._on_short = on_short
         self._was_short = False
+        self._is_refusing = False
         self._is_ended = False
 
     @property
@@ -66,7 +67,7 @@ class PageTickets:
     async def take(self) -> bool:
         """Wait for a ticket; False: there is none, and the visit gives its lease back."""
         self._was_short = True
-        if self._is_ended:
+        if self._is_ended or self._is_refusing:
             return False
         if self.is_limited and self._free <= 0:
             ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -85,6 +86,7 @@ class PageTickets:
     def grant(self, granted: int) -> None:
         """There are so many in all since the run began."""
         self.granted = granted
+        self._is_refusing = False
         self._serve()
 
     def give_back(self) -> int | None:
@@ -96,7 +98,8 @@ class PageTickets:
         return self.granted
 
     def refuse(self) -> None:
-        """Let visits that wait give their leases back."""
+        """Let visits that wait, or come before there are tickets again, give their leases back."""
+        self._is_refusing = True
         while self._waiting:
             self._answer(is_given=False)
 
@@ -107,7 +110,7 @@ class PageTickets:
 
     def lift(self) -> None:
         """There is no limit any more."""
-        self.is_limited = False
+        self.is_limited = self._is_refusing = False
         self._serve()
 
     def limit(self) -> None:

@@ -123,6 +123,7 @@ async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
         limits.settle(is_page=True)
         assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by limits.pages")
         assert await asyncio.gather(*waiting) == [False] * 3
+        assert not await limits.tickets.take(), "it was leased in the last moment"
         run_state.resume_all()
         await settled(limits, 10)
         assert run_state.phase is Phase.RUNNING
