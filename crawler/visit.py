@@ -14,8 +14,7 @@ from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.robots.directives import NOTHING, Directives
-from anabranch.frontier.admission import Prepared
-from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier import HOST_BUSY, Prepared
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind
 
 #: Lost links of a page that errors.jsonl names; the others are only counted.

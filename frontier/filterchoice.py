@@ -28,7 +28,7 @@ FilterChoice: TypeAlias = UniqParameters | str
 PLUGIN_FOLDER: Final = "plugin"
 
 #: The names of an order -> those of `UniqParameters`.
-PARAMETERS: Final[Mapping[str, str]] = {
+FILTER_PARAMETERS: Final[Mapping[str, str]] = {
     "filter": "mode",
     "signature": "signature",
     "levels": "levels",
@@ -44,11 +44,11 @@ _SIMILAR = (
 
 
 def filter_choice(settings: Mapping[str, Any]) -> FilterChoice:
-    """The choice that these settings make, by the names of `PARAMETERS`; the others have their defaults.
+    """The choice that these settings make, by the names of `FILTER_PARAMETERS`; the others have their defaults.
 
     A plug-in takes none of the others. Raises: PolicyError, which names the wrong setting.
     """
-    given = {PARAMETERS[name]: value for name, value in settings.items()}
+    given = {FILTER_PARAMETERS[name]: value for name, value in settings.items()}
     mode = given.get("mode", "both")
     if isinstance(mode, str) and ":" in mode:
         return checked_choice(mode)
@@ -125,8 +125,8 @@ def _remedy(folder: Path, choice: FilterChoice) -> str:
     settings = {"filter": name_of(choice)}
     if isinstance(choice, UniqParameters):
         default = UniqParameters()
-        given = {name: getattr(choice, field) for name, field in PARAMETERS.items() if field != "mode"}
-        settings |= {name: value for name, value in given.items() if value != getattr(default, PARAMETERS[name])}
+        given = {name: getattr(choice, field) for name, field in FILTER_PARAMETERS.items() if field != "mode"}
+        settings |= {name: value for name, value in given.items() if value != getattr(default, FILTER_PARAMETERS[name])}
     options = " ".join(f"-s {quote(f'dedup.{name}={_setting(value)}')}" for name, value in settings.items())
     return f"make the other one from the job's URLs: anabranch frontier rebuild-filter {folder.parent.parent} {options}"
 
@@ -175,7 +175,7 @@ def _words(choice: FilterChoice) -> str:
     """The filter with the parameters that its folder records."""
     if isinstance(choice, str):
         return choice
-    given = {there: here for here, there in PARAMETERS.items()}
+    given = {there: here for here, there in FILTER_PARAMETERS.items()}
     # Imports nothing: the folder may name a function that its order does not.
     values = {given.get(name, name): value for name, value in format_of(choice).parameters.items() if name != "mode"}
     shown = (

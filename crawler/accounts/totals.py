@@ -20,7 +20,7 @@ from anabranch.crawler.extract.links import SITEMAP_BROKEN, faults_in
 from anabranch.crawler.fetch.repairs import Repair
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
 from anabranch.crawler.urls.parsing import host_of
-from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier import HOST_BUSY
 
 #: The last hop to a prerequisite of a page: robots.txt, an address.
 PREREQUISITE = "P"

@@ -26,10 +26,7 @@ from anabranch.crawler.run.verbs import READING, STOPPED_ONLY, Arguments, Facts
 from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.dedup.files.durable import UNFINISHED, descriptor, sync_file, sync_folder
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.dump import load_dump
-from anabranch.frontier.inspect.load import LoadReport
-from anabranch.frontier.inspect.recovery import RecoveryJournal, load_journal
+from anabranch.frontier import Frontier, LoadReport, RecoveryJournal, load_dump, load_journal
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.times import counted
 

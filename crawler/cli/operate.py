@@ -13,8 +13,8 @@ from anabranch.crawler.cli.tables import totals_lines
 from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
-from anabranch.crawler.operate.contract import OperatedJob, retried_facts, retried_lines, skipped_line
-from anabranch.crawler.operate.finding import operated, several_workers
+from anabranch.crawler.operate.contract import OperatedJob, needs_several, retried_facts, retried_lines, skipped_line
+from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.outcomes.errors import NoSeeds
 from anabranch.crawler.report.filterreport import filter_line
@@ -175,12 +175,14 @@ def run_workers(job: str, drained: str | None, *, as_json: bool) -> int:
     """List the workers, or make one end. A foreseeable error becomes one line and its exit code."""
 
     def run() -> None:
-        found = several_workers(job, say)
+        found = operated(job, say)
         if drained is not None:
             found.drain(drained)
             put(f"worker {drained} has left")
             return
         lines = found.workers()
+        if lines is None:
+            raise needs_several(job)
         if as_json:
             put(json.dumps(lines, indent=2))
         elif lines:
@@ -195,7 +197,7 @@ def run_requeue(job: str, lost: str) -> int:
     """Queue a worker's lost pages again. A foreseeable error becomes one line and its exit code."""
 
     def run() -> None:
-        count = several_workers(job, say).requeue(lost)
+        count = operated(job, say).requeue(lost)
         put(f"{counted(count, 'page')} of {lost} queued again")
 
     return guarded(run)

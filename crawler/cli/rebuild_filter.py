@@ -21,9 +21,8 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import job_layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.report.filterreport import filter_line
-from anabranch.frontier.composition import clear_filter
+from anabranch.frontier import FILTER_PARAMETERS, clear_filter
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filterchoice import PARAMETERS
 from anabranch.frontier.jobfolder import SEEN_FOLDER, STATE, has_store, is_embedded
 
 
@@ -36,7 +35,7 @@ def run_rebuild_filter(job: str, settings: Sequence[str], *, run_code: bool = Fa
 
 
 def _rebuild(named: str, settings: Sequence[str], *, run_code: bool) -> None:
-    keys = {f"dedup.{name}" for name in (*PARAMETERS, "exact")}
+    keys = {f"dedup.{name}" for name in (*FILTER_PARAMETERS, "exact")}
     for setting in settings:
         if setting.partition("=")[0].strip() not in keys:
             raise UsageError(

@@ -14,7 +14,7 @@ from anabranch.crawler.lab.report import NOT_RECOVERABLE, LabReport, Table, show
 from anabranch.crawler.report.jobstatus import totals_line, trouble_line
 from anabranch.crawler.report.table import escaped, plain_table
 from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.inspect.explain import Explanation, text_of
+from anabranch.frontier import Explanation, text_of
 from anabranch.frontier.times import counted, duration_words, rate_words
 
 #: Characters of a name that are shown in a table.

@@ -69,11 +69,9 @@ from anabranch.crawler.outcomes.errors import (
     StoreLost,
     UsageError,
 )
+from anabranch.frontier import Counters, end_late_workers, forget_urls
 from anabranch.frontier.jobfolder import ORDER_FILE
-from anabranch.frontier.stores.contract import Counters
-from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
-from anabranch.frontier.stores.sql.worker import end_late_workers
 
 #: Keys of an order that concern one machine; and sections that have no others.
 LOCAL = frozenset(

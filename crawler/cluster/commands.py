@@ -35,9 +35,9 @@ from anabranch.crawler.cluster.database import (
 from anabranch.crawler.job.state import moved_to
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, UsageError
+from anabranch.frontier import end_late_workers
 from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.stores.sql.reading import job_counts
-from anabranch.frontier.stores.sql.worker import end_late_workers
 
 #: The name of a command that is the job's one worker for a moment.
 OPERATOR = "operator"

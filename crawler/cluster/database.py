@@ -40,15 +40,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
+from anabranch.frontier import CRAWL, RETRY_S, SERVER_TIME, PostgresDatabase, copy_live, end_all_workers, renew_shared
+from anabranch.frontier import METADATA as SCHEMA
 from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.stores.sql import CRAWL, execution, statements
-from anabranch.frontier.stores.sql.livecopy import copy_live
-from anabranch.frontier.stores.sql.postgres import PostgresDatabase
-from anabranch.frontier.stores.sql.schema import METADATA as SCHEMA
-from anabranch.frontier.stores.sql.schema import renew_shared
+from anabranch.frontier.stores.sql import execution
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
-from anabranch.frontier.stores.sql.store import RETRY_S
-from anabranch.frontier.stores.sql.worker import end_all_workers
 
 METADATA = MetaData()
 
@@ -338,5 +334,5 @@ def put_fact(connection: Connection, name: str, value: str) -> None:
 
 def server_time(connection: Connection) -> float:
     """The server's clock, or the machine's for a file; epoch seconds."""
-    ((now_s,),) = execution.fetch(connection, statements.SERVER_TIME)
+    ((now_s,),) = execution.fetch(connection, SERVER_TIME)
     return float(now_s)

@@ -14,9 +14,8 @@ from sqlalchemy import Connection
 
 from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, lock_job
-from anabranch.frontier.policies.shares import ShareRule
+from anabranch.frontier import ShareRule, epochs_of, pages_of, requeue, reserve_numbers
 from anabranch.frontier.records import name_id
-from anabranch.frontier.stores.sql.requeue import epochs_of, pages_of, requeue, reserve_numbers
 
 
 def put_output(connection: Connection, worker: str, number: int, arrived: Uploaded) -> None:

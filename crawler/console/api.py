@@ -31,7 +31,7 @@ from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
 from anabranch.crawler.console.watch import WatchedJobs
-from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue, of_several
+from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
@@ -421,7 +421,7 @@ def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
     """It ends in order. The answer comes when it has ended; after 30 seconds an error does, and it drains all the same."""
 
     def do() -> Any:
-        job = of_several(here.jobs.job(name), name)
+        job = here.jobs.job(name)
         job.drain(worker, _DRAIN_PATIENCE_S)
         return job.workers()
 
@@ -435,7 +435,7 @@ def let_back(here: Here, who: Who, name: Name, worker: str) -> Any:
     """A worker of a database that was drained may join again when it is started."""
 
     def do() -> Any:
-        job = of_several(here.jobs.job(name), name)
+        job = here.jobs.job(name)
         job.steer("resume", {"worker": worker})
         return job.workers()
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth, parse_proxy
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.frontier import HostTable
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.hosts import SurtPrefix, authority, parse_surt, path_of
-from anabranch.frontier.policies.sheets import HostTable
 
 #: The Accept header of every request.
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

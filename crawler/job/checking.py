@@ -25,9 +25,8 @@ from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier import filter_choice, loss_warning, policy_warning
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filterchoice import filter_choice, loss_warning
-from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Sections and keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.

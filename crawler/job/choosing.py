@@ -28,7 +28,7 @@ from anabranch.crawler.order.sections import JobSection, ScopeSection
 from anabranch.crawler.order.sources import Layer, job_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
 from anabranch.crawler.scope.scope import blocked_by, open_scope
-from anabranch.frontier.frontier import Frontier
+from anabranch.frontier import Frontier
 from anabranch.frontier.jobfolder import JOBS, ORDER_FILE, STATE, STORE_FILE
 
 

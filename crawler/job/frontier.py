@@ -26,30 +26,40 @@ from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
-from anabranch.frontier.composition import check_order, open_frontier, share_rule_of, wake_nobody
+from anabranch.frontier import (
+    FILTER_PARAMETERS,
+    Backoff,
+    Budgets,
+    FilterChoice,
+    Frontier,
+    FrontierOrder,
+    FrontierStore,
+    Override,
+    Politeness,
+    PolitenessScope,
+    Settings,
+    SharedFilter,
+    WorkerLimits,
+    check_order,
+    filter_choice,
+    open_frontier,
+    open_shared,
+    share_rule_of,
+    wake_nobody,
+)
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filterchoice import PARAMETERS, FilterChoice, filter_choice
-from anabranch.frontier.filters import SharedFilter, open_shared
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import STORE_FILE, has_store
-from anabranch.frontier.order import FrontierOrder
-from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.hosts import IpOf, unknown_address
-from anabranch.frontier.policies.sheets import Override, Settings
 from anabranch.frontier.records import QueueKey
-from anabranch.frontier.scheduling.fairness import WorkerLimits
-from anabranch.frontier.scheduling.gates import Backoff, Politeness
-from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
 
 if TYPE_CHECKING:
-    from anabranch.frontier.stores.sql.worker import WorkerIdentity
+    from anabranch.frontier import WorkerIdentity
 
 log = structlog.get_logger(__name__)
 
 #: Keys of [dedup] that shape the filter.
-_OF_FILTER = PARAMETERS.keys() - {"filter"}
+_OF_FILTER = FILTER_PARAMETERS.keys() - {"filter"}
 
 #: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
@@ -171,7 +181,7 @@ def open_job(
             opened.callback(shared.close)
         store: FrontierStore | None = None
         if address:
-            from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
+            from anabranch.frontier import SqlStore  # noqa: PLC0415 - most jobs have no database
 
             store = SqlStore(address, seen=shared)
         frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
@@ -210,8 +220,7 @@ def open_share_holder(
 
     Raises: as `open_frontier`; CodeWithheld.
     """
-    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
-    from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415
+    from anabranch.frontier import Shared, SqlStore  # noqa: PLC0415 - most jobs have no database
 
     asked = frontier_order(order, ip_of)
     with ExitStack() as opened:  # closes what was opened if something fails
@@ -232,9 +241,7 @@ def view_shares(
 
     Raises: as `open_frontier`.
     """
-    from anabranch.frontier.stores.sql.livecopy import StoreDecides  # noqa: PLC0415 - most jobs have no database
-    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415
-    from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415
+    from anabranch.frontier import Shared, SqlStore, StoreDecides  # noqa: PLC0415 - most jobs have no database
 
     asked = frontier_order(order, is_view=True)
     store = SqlStore(copy, shared=Shared(share_rule_of(asked), worker))

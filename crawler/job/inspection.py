@@ -34,8 +34,7 @@ from anabranch.crawler.outcomes.errors import (
     storage_error,
 )
 from anabranch.dedup.files.locks import lock_holder, try_lock
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.hosts.embedding.leaseboard import OutElsewhere, read_board
+from anabranch.frontier import Frontier, OutElsewhere, read_board
 from anabranch.frontier.jobfolder import LEASES_FILE, ORDER_FILE, STATE, STORE_FILE, has_store
 
 #: Bytes that opening a job's queue and filter may write.
@@ -196,8 +195,11 @@ def _viewed(directory: Path, order: CrawlOrder) -> Iterator[Frontier]:
     Cost: room and time for a copy of the store.
     """
     from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - commands on a running crawl do not need it
-    from anabranch.frontier.composition import open_frontier  # noqa: PLC0415
-    from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live  # noqa: PLC0415
+    from anabranch.frontier import (  # noqa: PLC0415
+        StoreDecides,
+        copy_live,
+        open_frontier,
+    )
 
     def make(copy: Path) -> None:
         (copy / STATE).mkdir(parents=True)

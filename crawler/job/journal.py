@@ -42,10 +42,9 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION, WriteSection
 from anabranch.crawler.outcomes.errors import ROOM_MAY_COME, JournalFailed, exhausted, journal_error, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile, FileMark, cut_back
+from anabranch.frontier import RETRY_S, Patience
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.errors import caused_by
-from anabranch.frontier.stores.sql import store
-from anabranch.frontier.stores.sql.work import Patience
 
 log = structlog.get_logger(__name__)
 
@@ -163,7 +162,7 @@ class Journal:
 
     def limit_retries(self) -> None:
         """Try what fails for as long as the store does at most from now on (any thread)."""
-        self._patience.limit(store.RETRY_S)
+        self._patience.limit(RETRY_S)
 
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing. Raises: an error of closing a sink."""
@@ -396,7 +395,7 @@ def open_journal(
         if record is not None:
             with storage_errors(record.path):
                 record.begin({name: mark for sink in sinks for name, mark in sink.marks().items()})
-        patient_s = store.RETRY_S if retry_s is None else retry_s
+        patient_s = RETRY_S if retry_s is None else retry_s
         files = JournalFiles(Journal(*sinks, record=record, retry_s=patient_s), payloads)
         opened.pop_all()
     return files

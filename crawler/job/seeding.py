@@ -26,9 +26,8 @@ from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope.scope import Scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import canonical
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.cancellation import to_the_end
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.parts import Steps, asked
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind, UrlRecord, UrlState, Verdict, VerdictKind
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anabranch.crawler.operate.contract import retried_facts as retried_facts
     from anabranch.crawler.operate.contract import retried_lines as retried_lines
     from anabranch.crawler.operate.contract import skipped_line as skipped_line
-    from anabranch.crawler.operate.databasejob import DatabaseJob as DatabaseJob
-    from anabranch.crawler.operate.databasejob import of_several as of_several
     from anabranch.crawler.operate.finding import operated as operated
     from anabranch.crawler.operate.finding import operated_folder as operated_folder
     from anabranch.crawler.operate.listing import NOT_BEGUN as NOT_BEGUN
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
 #: Names by module. They are imported at their first use: who wants a word does not wait for SQLAlchemy.
 _NAMES = {
     "crawler.operate.contract": "OperatedJob VerbAnswer has_failed retried_facts retried_lines skipped_line",
-    "crawler.operate.databasejob": "DatabaseJob of_several",
     "crawler.operate.finding": "operated operated_folder",
     "crawler.operate.listing": "NOT_BEGUN NOT_RUNNING job_folders listed row_of",
     "crawler.run.run_state": "Phase",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import NamedTuple, Protocol
 
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
-from anabranch.frontier.frontier import Frontier
+from anabranch.frontier import Frontier
 from anabranch.frontier.records import UrlState
 from anabranch.frontier.times import counted
 
@@ -21,6 +23,11 @@ HOW_TO_START = "no crawl of this job is running; `anabranch crawl` resumes it"
 
 #: Called with a line for the operator.
 Notify = Callable[[str], None]
+
+
+def needs_several(place: object) -> UsageError:
+    """The refusal of what only a job of several workers has."""
+    return UsageError(f"{place}: this needs a job with several workers")
 
 
 class VerbAnswer(NamedTuple):
@@ -104,6 +111,21 @@ class OperatedJob(Protocol):
 
     def worker_metrics(self) -> Mapping[tuple[str, int], Numbers] | None:
         """The metrics of each worker at work, by its machine and process; None for a job that one process crawls."""
+
+    def drain(self, worker: str, patience_s: float = math.inf) -> None:
+        """Have a worker end in order, and wait until it has.
+
+        Raises: UsageError for an unknown worker, and for a job that one process crawls; WorkersSilent.
+        """
+
+    def requeue(self, worker: str) -> int:
+        """Queue a worker's lost pages again; how many. Raises: UsageError, also for a job that one process crawls."""
+
+    def listed(self) -> Facts | None:
+        """The status for a list of jobs; None for a job that nobody crawls, whose files tell more cheaply.
+
+        Raises: CrawlerError with a line for the list.
+        """
 
     @property
     def store(self) -> Path | str | None:

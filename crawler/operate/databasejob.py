@@ -17,7 +17,7 @@ from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, OperatedJob, VerbAnswer, retried_all
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
@@ -68,13 +68,6 @@ def _asks_who_begins(
         return method(job, *given, **named)
 
     return asked
-
-
-def of_several(job: OperatedJob, name: str) -> DatabaseJob:
-    """The job, if several workers crawl it. Raises: UsageError for another one."""
-    if not isinstance(job, DatabaseJob):
-        raise UsageError(f"{name}: this needs a job with several workers")
-    return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,17 +244,23 @@ class DatabaseJob:
             left = {*job.drained()} - {line.name for line in listed}
             return [*map(worker_facts, listed), *map(_drained_facts, sorted(left))]
 
-    def drain(self, name: str, patience_s: float = math.inf) -> None:
-        """Have a worker end in order, and wait until it has. Raises: UsageError without one of that name; WorkersSilent."""
+    def drain(self, worker: str, patience_s: float = math.inf) -> None:
+        """By a row, which it reads."""
         with self._shared(reads=False) as job:
-            job.drain(name, self.notify, patience_s)
+            job.drain(worker, self.notify, patience_s)
 
-    def requeue(self, lost: str) -> int:
-        """Queue a worker's lost pages again; how many. Raises: UsageError."""
+    def requeue(self, worker: str) -> int:
+        """In the rows."""
         with self._shared(reads=False) as job:
-            if not job.has_uploads(lost):
-                self.notify(f"no file of {lost} was copied elsewhere ([write] upload), so all its pages count as lost")
-            return job.requeue(lost)
+            if not job.has_uploads(worker):
+                self.notify(
+                    f"no file of {worker} was copied elsewhere ([write] upload), so all its pages count as lost"
+                )
+            return job.requeue(worker)
+
+    def listed(self) -> Facts:
+        """From rows."""
+        return self.status()
 
     @property
     def store(self) -> Path | str:

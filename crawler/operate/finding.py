@@ -61,13 +61,6 @@ def operated_folder(
     return FolderJob(directory, turn=turn, patience_s=patience_s, caller=caller)
 
 
-def several_workers(typed: str, notify: Notify) -> DatabaseJob:
-    """A job of several workers. Raises: UsageError for another job."""
-    from anabranch.crawler.operate.databasejob import of_several  # noqa: PLC0415 - most jobs have no database
-
-    return of_several(operated(typed, notify), typed)
-
-
 def _address(directory: Path) -> str | Path | None:
     """The database of a job of several workers, or its file; None for other jobs. Raises: UsageError."""
     refuse_worker(directory)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
-from anabranch.crawler.job.orderfile import begun_order, change_order
+from anabranch.crawler.job.orderfile import begun_order, change_order, order_file
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
-from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, retried_all
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, needs_several, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import UsedLimits
@@ -236,6 +238,26 @@ class FolderJob:
     def worker_metrics(self) -> None:
         """One process crawls it."""
 
+    def drain(self, worker: str, patience_s: float = math.inf) -> NoReturn:
+        """One process crawls it, which ends by `stop`."""
+        del worker, patience_s
+        raise needs_several(self.directory)
+
+    def requeue(self, worker: str) -> NoReturn:
+        """One process crawls it, and its pages are in its folder."""
+        del worker
+        raise needs_several(self.directory)
+
+    def listed(self) -> Facts | None:
+        """From the crawl. Raises: CrawlerError while it is being opened or closed, or if its order is damaged."""
+        if not who_holds(self.directory)[0]:
+            order_file(self.directory)
+            return None
+        status = self.running_status()
+        if status is None:
+            raise CrawlerError("is being opened, closed or changed")
+        return status
+
     @property
     def store(self) -> Path | None:
         """The file of its queue."""
@@ -278,7 +300,7 @@ class FolderJob:
     def _status_of_silent(self, line: str) -> Facts:
         """From the store's file, without its lock; of a large one from the last progress line."""
         progress = self._last_run().progress
-        from anabranch.frontier.stores.sql.livecopy import live_counters  # noqa: PLC0415 - few commands need it
+        from anabranch.frontier import live_counters  # noqa: PLC0415 - few commands need it
 
         counters = live_counters(self.directory / STATE / STORE_FILE)
         now = CrawlSnapshot(
@@ -349,6 +371,10 @@ class EmbeddedFolderJob(FolderJob):
 
     def active(self, limit: int) -> None:
         """The host has no control socket."""
+
+    def listed(self) -> NoReturn:
+        """Its host shows it."""
+        raise CrawlerError("belongs to a program that embeds the Frontier")
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """In the queue. Raises: JobInUse while the host holds it."""

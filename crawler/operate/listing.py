@@ -10,11 +10,11 @@ from shutil import disk_usage
 
 from anabranch.crawler.job.state import is_finished, is_moved_aside
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
-from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, Facts, is_plain, undisturbed
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, last_logged, last_run
+from anabranch.frontier import kept_counters
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
-from anabranch.frontier.stores.totals import kept_counters
 
 #: The `line` of a job that no process has crawled yet.
 NOT_BEGUN = "not started yet"
@@ -50,7 +50,7 @@ def listed_databases(url: str) -> Iterator[Facts]:
     """
     from anabranch.crawler.operate.finding import operated, refuse_password  # noqa: PLC0415 - most jobs have no database
     from anabranch.crawler.order.frontier import DATABASES  # noqa: PLC0415
-    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415
+    from anabranch.frontier import PostgresDatabase  # noqa: PLC0415
 
     if not url.startswith(DATABASES):
         raise UsageError(f"{url}: there is no such folder; name one that holds jobs, or postgresql://HOST")
@@ -98,24 +98,11 @@ def row_of(status: Facts) -> Facts:
 
 def _of_crawl(directory: Path) -> Facts | None:
     """The status of a crawl, or of the rows of a job of several workers; None of a job that nobody crawls."""
-    from anabranch.crawler.job.folder import refuse_foreign, who_holds  # noqa: PLC0415 - most stopped jobs need none of it
-    from anabranch.crawler.job.orderfile import order_file  # noqa: PLC0415
+    from anabranch.crawler.job.folder import refuse_foreign  # noqa: PLC0415 - most stopped jobs need none of it
     from anabranch.crawler.operate.finding import operated_folder  # noqa: PLC0415
-    from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob  # noqa: PLC0415
 
     refuse_foreign(directory)
-    job = operated_folder(directory)
-    if isinstance(job, EmbeddedFolderJob):
-        raise CrawlerError("belongs to a program that embeds the Frontier")
-    if not isinstance(job, FolderJob):
-        return job.status()
-    if not who_holds(directory)[0]:
-        order_file(directory)  # a damaged one is reported
-        return None
-    status = job.running_status()
-    if status is None:
-        raise CrawlerError("is being opened, closed or changed")
-    return status
+    return operated_folder(directory).listed()
 
 
 def _left(directory: Path, *, is_held: bool = False) -> Facts:

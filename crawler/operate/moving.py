@@ -82,17 +82,24 @@ from anabranch.crawler.run.shared_job import SharedJob
 from anabranch.crawler.run.shared_worker import count_left_over
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
-from anabranch.frontier.composition import assignment_of, clear_filter, share_rule_of, wake_nobody
+from anabranch.frontier import (
+    URI_PRECEDENCE,
+    Counters,
+    PostgresDatabase,
+    SqlStore,
+    assignment_of,
+    clear_filter,
+    copy_settings,
+    dump_lines,
+    kept_identity,
+    load_dump,
+    share_rule_of,
+    wake_nobody,
+)
 from anabranch.frontier.errors import FrontierError
-from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
 from anabranch.frontier.jobfolder import JOBS, STATE, STORE_FILE, has_store, is_job
 from anabranch.frontier.records import FRONT, NORMAL
-from anabranch.frontier.stores.contract import Counters
-from anabranch.frontier.stores.sql.postgres import PostgresDatabase
-from anabranch.frontier.stores.sql.schema import kept_identity
-from anabranch.frontier.stores.sql.settings import copy_settings
 from anabranch.frontier.stores.sql.sqlite import connected, identity_of, log_of, seal_of, sealed
-from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.times import counted
 
 #: Where an earlier version had the shares of a job of several processes.

@@ -25,7 +25,7 @@ from anabranch.crawler.order.values import (
     check_bounds,
     contradiction,
 )
-from anabranch.frontier.policies.shares import MOST_SHARES
+from anabranch.frontier import MOST_SHARES
 from anabranch.frontier.policies.userfunctions import is_user_function
 
 DATABASES = ("postgresql://", "postgresql+psycopg://")

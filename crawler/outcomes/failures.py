@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.crawler.outcomes.status import FetchStatus
-from anabranch.frontier import completion
-from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier import HOST_BUSY
+from anabranch.frontier import trouble_of as host_trouble_of
 from anabranch.frontier.errors import Passing
 from anabranch.frontier.records import HostTrouble
 
@@ -209,5 +209,5 @@ def retry_after(
 
 
 def trouble_of(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
-    """Call `frontier.completion.trouble_of`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
-    return completion.trouble_of(status, headers.get("Retry-After", ""), now_s)
+    """Call `frontier.trouble_of`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
+    return host_trouble_of(status, headers.get("Retry-After", ""), now_s)

@@ -49,8 +49,8 @@ from anabranch.crawler.run.stopped_verbs import (
 )
 from anabranch.crawler.run.summing import summed_filters, summed_run
 from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier import FrontierCounts
 from anabranch.frontier.errors import StoreUnavailable
-from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.jobfolder import STORE_FILE
 
 log = structlog.get_logger(__name__)

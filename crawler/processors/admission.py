@@ -29,7 +29,7 @@ from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_fi
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.crawler.visit import Dispose, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.policies.userfunctions import is_user_function
 from anabranch.frontier.records import Lease
 

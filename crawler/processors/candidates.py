@@ -26,7 +26,7 @@ from anabranch.crawler.scope.similarity import SimilarUrlFilter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.crawler.visit import Dispose, LostLink, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.records import Candidate, OutcomeKind
 
 log = structlog.get_logger(__name__)

@@ -29,7 +29,7 @@ from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRo
 from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
 from anabranch.crawler.processors.user_processors import user_processor
 from anabranch.crawler.visit import Processor
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.visit import ChainDecision, Visit
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.errors import LeaseLost
 from anabranch.frontier.records import ENDING, HostTrouble, Outcome, OutcomeKind
 

@@ -40,7 +40,7 @@ from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robot
 from anabranch.crawler.robots.rules import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.crawler.visit import ChainDecision, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.records import GateKey
 
 #: Larger files are parsed in a thread: the worst one takes 300 ms.

@@ -34,7 +34,7 @@ from anabranch.crawler.scope.parameters import (
 )
 from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.crawler.visit import ChainDecision, Dispose, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind
 

@@ -20,12 +20,10 @@ from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, Tr
 from anabranch.crawler.report.table import escaped
 from anabranch.dedup.files.durable import descriptor
 from anabranch.dedup.files.locks import try_lock
+from anabranch.frontier import Counters, QueueState, closed_rows, kept_totals
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.jobfolder import LOCK_FILE, ORDER_FILE, STATE, STORE_FILE, has_store, is_current
 from anabranch.frontier.records import WaitsFor
-from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.stores.contract import Counters
-from anabranch.frontier.stores.totals import closed_rows, kept_totals
 from anabranch.frontier.times import counted, duration_words
 
 #: Facts by name; they are JSON values.

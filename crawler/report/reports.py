@@ -22,8 +22,7 @@ from anabranch.crawler.report.filterreport import filter_table
 from anabranch.crawler.report.statistics import StepTime, WorkerFact
 from anabranch.crawler.report.table import Cell, ReportTable, text_lines
 from anabranch.dedup.files.durable import errors_named
-from anabranch.frontier.inspect.explain import QueueView
-from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier import FrontierStatistics, QueueView
 from anabranch.frontier.times import duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it

@@ -14,7 +14,7 @@ from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.filterreport import MEAN, WORST, loses_whole_sites
 from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier import FrontierCounts, FrontierStatistics
 from anabranch.frontier.times import counted, duration_words
 
 #: How many content types have a line of their own; the others share one.

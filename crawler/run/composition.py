@@ -50,10 +50,9 @@ from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
 from anabranch.crawler.scope.parameters import Template
 from anabranch.crawler.visit import Chain
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.errors import errors_after
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
 #: How much of the end of crawl.log is searched for the hops of a URL. The crawl stands still for these 16 ms.

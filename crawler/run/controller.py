@@ -47,8 +47,8 @@ from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.crawler.run.stopped_verbs import reasons_of
 from anabranch.crawler.run.workers import DELIVERY
+from anabranch.frontier import FrontierCounts
 from anabranch.frontier.errors import SharesLost, StoreSetBack, StoreUnavailable
-from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.times import steady_clock
 
 log = structlog.get_logger(__name__)

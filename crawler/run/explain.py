@@ -31,10 +31,9 @@ from anabranch.crawler.scope.scope import Scope, blocked_by, explain_scope, open
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, NOT_STORED, REFUSED
+from anabranch.frontier import NEVER_SCHEDULED, NOT_STORED, REFUSED, QueueState
 from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.records import GateKey, UrlState
-from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import clock_words
 
 #: The state of a URL that only an earlier round of the job has fetched.

@@ -24,8 +24,7 @@ from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.workers import Archive, Delivery
 from anabranch.crawler.visit import Chain
-from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.frontier import Frontier
+from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.policies.hosts import IpOf
 
 

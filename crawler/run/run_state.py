@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 
 
 class Cause(Enum):

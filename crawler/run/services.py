@@ -34,7 +34,7 @@ from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.verbs import QUEUE_GATE
 from anabranch.crawler.urls.parsing import host_of
-from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier import AsyncFrontier
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.records import GateKey, Lease, OutcomeKind, UrlState
 from anabranch.frontier.times import counted, duration_words

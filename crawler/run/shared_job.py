@@ -83,11 +83,9 @@ from anabranch.crawler.run.summing import joined_rows, merged_listing, summed_sn
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier import Counters, JobCounts, end_late_workers, epochs_of
 from anabranch.frontier.records import QueueKey
-from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import failures, job_counts, look_up_ended
-from anabranch.frontier.stores.sql.requeue import epochs_of
-from anabranch.frontier.stores.sql.worker import end_late_workers
 from anabranch.frontier.times import counted, duration_words
 
 #: Between two looks for an answer.
@@ -385,7 +383,7 @@ class SharedJob:
         if any(lives for _, lives in known):
             raise UsageError(f"{name!r}: this worker is still running and keeps what it fetched; drain it first")
         from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
-        from anabranch.frontier.composition import precedence_of, share_rule_of  # noqa: PLC0415
+        from anabranch.frontier import precedence_of, share_rule_of  # noqa: PLC0415
 
         asked = frontier_order(self.order)
         return requeue_lost(self.database, name, share_rule_of(asked), precedence_of(asked))
@@ -517,7 +515,7 @@ class SharedJob:
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
         from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
-        from anabranch.frontier.composition import assignment_of, share_rule_of  # noqa: PLC0415
+        from anabranch.frontier import assignment_of, share_rule_of  # noqa: PLC0415
 
         # A group function decides which share a host is in; other policies decide nothing here.
         has_no_rule = any(one.section == "politeness" for one in self.order.code.of_frontier)

@@ -63,10 +63,9 @@ from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.membership import OpenedRun, ReportedRun
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Step, Visit
+from anabranch.frontier import Frontier, WorkerIdentity
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.policies.hosts import IpOf
-from anabranch.frontier.stores.sql.worker import WorkerIdentity
 
 log = structlog.get_logger(__name__)
 

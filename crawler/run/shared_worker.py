@@ -40,7 +40,7 @@ from anabranch.crawler.outcomes.errors import ExitCode, JobMoving, StaysAway, st
 from anabranch.crawler.run.controller import CrawlController
 from anabranch.crawler.run.membership import Surroundings, uploading_of
 from anabranch.crawler.run.shared_run import SharedRun
-from anabranch.frontier.composition import clear_filter
+from anabranch.frontier import clear_filter
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.times import counted, steady_clock
 

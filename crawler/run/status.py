@@ -26,10 +26,7 @@ from anabranch.crawler.report.statistics import CrawlStatistics, RateWindow
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
-from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.statistics import FrontierStatistics
-from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier import AsyncFrontier, Frontier, FrontierStatistics, QueueState
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext

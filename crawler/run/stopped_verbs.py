@@ -57,14 +57,12 @@ from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
 from anabranch.crawler.run.shared_job import SharedJob, WorkerLine, WorkersSilent, workers
 from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.frontier import Frontier, Operations, WorkerIdentity
 from anabranch.frontier.errors import StoreInUse
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
 from anabranch.frontier.stores.sql.sqlite import sealed
-from anabranch.frontier.stores.sql.worker import WorkerIdentity
 from anabranch.frontier.times import Clock, steady_clock
 
 #: Between two looks whether all shares have come.

@@ -15,8 +15,8 @@ from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.report.summary import RunFacts
 from anabranch.crawler.run.verbs import Arguments, Facts, whole_argument
+from anabranch.frontier import RESTS_IN, QueueState
 from anabranch.frontier.records import WaitsFor
-from anabranch.frontier.scheduling.lifecycle import RESTS_IN, QueueState
 
 _RUN_SUMS = ("pages", "failed", "excluded", "skipped", "retries", "robots", "fetched_bytes", "broken", "active")
 _SNAPSHOT_SUMS = (

@@ -19,25 +19,26 @@ from anabranch.crawler.job.seeds import queued_again
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
-from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.errors import UnknownQueue
-from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.explain import (
+from anabranch.frontier import (
     NEVER_SCHEDULED,
+    AsyncFrontier,
     Explanation,
+    FailedRecord,
+    Frontier,
+    FrontierCounts,
+    FrontierStatistics,
     GateView,
+    QueueState,
     QueueView,
     UrlFacts,
     explain_queue,
     explain_url,
+    is_group,
 )
-from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.parts import Steps, asked, run
-from anabranch.frontier.policies.groups import is_group
 from anabranch.frontier.policies.userfunctions import shown
 from anabranch.frontier.records import GateKey, OutcomeKind, QueueKey, UrlState, WaitsFor
-from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.stores.contract import FailedRecord
 
 #: The arguments of a verb, by name.
 Arguments = Mapping[str, Any]

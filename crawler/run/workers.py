@@ -21,7 +21,7 @@ from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.services import Services
 from anabranch.crawler.visit import Chain, ChainDecision, Dispose, Step, Visit
-from anabranch.frontier.aio import AsyncFrontier, Drained
+from anabranch.frontier import AsyncFrontier, Drained
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.errors import FrontierError, LeaseLost, PolicyError
 from anabranch.frontier.records import Lease, Outcome, OutcomeKind

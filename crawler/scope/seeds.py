@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from anabranch.crawler.urls.parsing import authority_of, host_of
+from anabranch.frontier import HostTable
 from anabranch.frontier.policies.hosts import SurtPrefix, authority, domain_of, path_of, surt_around
-from anabranch.frontier.policies.sheets import HostTable
 
 
 class SeedScope(Protocol):

@@ -28,6 +28,7 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
 from tests.acceptance.command import SMALL_FILTER
+from tests.crawler.cli.conftest import _commands_built_once  # noqa: F401 - a fixture for this file, too
 from tests.crawler.cluster.stores import shared_store
 
 URL = "http://a.test/1"

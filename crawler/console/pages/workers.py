@@ -28,7 +28,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, is_at_rest
-from anabranch.crawler.operate import DatabaseJob, Facts, duration_words, of_several
+from anabranch.crawler.operate import Facts, duration_words
 
 _WORKERS = (
     Column("name", "Worker"),
@@ -131,7 +131,7 @@ class _Workers:
             return
 
         def drain() -> bool:
-            self._job().drain(worker)
+            self._view.console.jobs.job(self._name).drain(worker)
             return True
 
         say(f"{cell(worker)} is draining; it ends after its fetches")
@@ -142,7 +142,7 @@ class _Workers:
         worker = str(event.args)
 
         def let_back() -> bool:
-            self._job().steer("resume", {"worker": worker})
+            self._view.console.jobs.job(self._name).steer("resume", {"worker": worker})
             return True
 
         if await act(self._view, "resume", self._name, {"worker": worker}, let_back):
@@ -162,12 +162,10 @@ class _Workers:
         question = f"Queue the lost pages of {cell(lost)} again? Only if that worker will not come back."
         if not (is_confirmed or await confirmed(question, "Requeue")):
             return
-        number = await act(self._view, "requeue", self._name, {"worker": lost}, lambda: self._job().requeue(lost))
+        job = self._view.console.jobs.job(self._name)
+        number = await act(self._view, "requeue", self._name, {"worker": lost}, lambda: job.requeue(lost))
         if number is not None:
             say(f"{count(number)} pages of {cell(lost)} are queued again")
-
-    def _job(self) -> DatabaseJob:
-        return of_several(self._view.console.jobs.job(self._name), self._name)
 
 
 def worker_row(line: Mapping[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.operate.finding import find_job, operated, several_workers
+from anabranch.crawler.operate.finding import find_job, operated
 from anabranch.crawler.operate.folderjob import FolderJob
 from anabranch.crawler.outcomes.errors import UsageError
 
@@ -36,9 +36,3 @@ def test_a_password_in_the_url_of_a_database_is_refused() -> None:
     """Other users can see it."""
     with pytest.raises(UsageError, match="the URL holds a password"):
         operated("postgresql://me:secret@db/crawl")
-
-
-def test_commands_for_several_workers_refuse_a_job_of_one() -> None:
-    """By its name."""
-    with pytest.raises(UsageError, match="news: this needs a job with several workers"):
-        several_workers("news", print)

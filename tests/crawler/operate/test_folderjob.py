@@ -94,3 +94,10 @@ async def test_a_job_of_one_process_has_fetches_but_no_list_of_workers(job: Path
         async with Control(job / "state", answered):
             fetches = await asyncio.to_thread(found.fetches, 9)
     assert fetches == [{"verb": "report", "name": "workers", "limit": 9}]
+
+
+def test_what_only_several_workers_have_is_refused(job: Path) -> None:
+    """By the name of the job."""
+    for call in (lambda: FolderJob(job).drain("a"), lambda: FolderJob(job).requeue("a")):
+        with pytest.raises(UsageError, match=f"{job}: this needs a job with several workers"):
+            call()
