@@ -66,6 +66,8 @@ MAX_UNTAKEN = 1000
 
 #: Queries per name server; c-ares waits twice as long for the second.
 TRIES = 2
+#: Beyond its own time-outs c-ares is given so long.
+GRACE_S = 1.0
 
 #: The most lookups at once in a channel of their own. Each takes a thread and two sockets.
 MAX_ISOLATED = 16
@@ -235,7 +237,7 @@ class Resolver:
         channel: aiodns.DNSResolver | None = None
         try:
             channel = self._new_channel()
-            async with asyncio.timeout(3 * self._timeout_s + 1):
+            async with asyncio.timeout(3 * self._timeout_s + GRACE_S):
                 await channel.query_dns(name, kind)
         except aiodns.error.DNSError as error:
             return error.args[0] not in _NO_ANSWER
@@ -312,7 +314,7 @@ class Resolver:
 
     async def _query(self, channel: aiodns.DNSResolver, host: str) -> pycares.AddrInfoResult:
         """Raises: DNSError, AresError, TimeoutError, UnicodeError."""
-        async with asyncio.timeout(3 * self._timeout_s + 1):
+        async with asyncio.timeout(3 * self._timeout_s + GRACE_S):
             return await channel.getaddrinfo(host, family=self._options.family)
 
     async def _query_isolated(self, host: str) -> pycares.AddrInfoResult:

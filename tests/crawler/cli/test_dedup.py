@@ -503,25 +503,6 @@ def test_the_help_names_the_defaults(default) -> None:
     assert f"(default{'' if default[0] == ':' else ' '}{default})" in shown
 
 
-def test_help_imports_no_heavy_library() -> None:
-    """It answers at once."""
-    program = """
-import sys
-from anabranch.crawler.cli import main
-sys.argv = ["anabranch", "dedup", "--help"]
-try:
-    main()
-finally:
-    heavy = {"aiohttp", "dedup", "numpy", "redis", "sqlalchemy", "structlog"} & set(sys.modules)
-    assert not heavy, heavy
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=HANG_S
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "Usage: anabranch dedup" in ended.stdout
-
-
 def test_the_database_of_the_similarity_filter_is_imported_by_those_who_use_it() -> None:
     """A short list is passed on before SQLAlchemy is read in."""
     program = """

@@ -4,8 +4,6 @@ import dataclasses
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from typer.testing import CliRunner
 from anabranch.crawler.cli import lab, lab_options
 from anabranch.crawler.cli.app import app
 from anabranch.crawler.lab.filters.compare import FilterOptions
-from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OPTIONS = {"smm": "SmmOptions", "fpr": "FprOptions", "redis": "RedisOptions", "balance": "BalanceOptions"}
@@ -214,24 +211,3 @@ def test_lists_and_durations_are_read_as_people_write_them() -> None:
     for wrong in ("", "1.5", "-1", "²"):
         with pytest.raises(typer.BadParameter):
             lab_options.parse_numbers(wrong)
-
-
-def test_help_is_quick() -> None:
-    """It loads neither the filters' libraries nor those of the pictures and servers."""
-    program = """
-import sys
-from anabranch.crawler.cli import main
-for arguments in [["lab", "--help"], ["lab", "smm", "--help"], ["lab", "redis", "-h"]]:
-    sys.argv = ["anabranch", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, end.code
-    heavy = {"aiohttp", "sqlalchemy", "numpy", "structlog", "matplotlib", "redis", "dedup"} & set(sys.modules)
-    assert not heavy, heavy
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=HANG_S
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("Usage: anabranch lab") == 3

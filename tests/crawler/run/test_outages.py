@@ -21,6 +21,7 @@ from dns.message import Message, make_response
 from dns.rcode import REFUSED, SERVFAIL, Rcode
 
 import anabranch
+from anabranch.crawler.fetch import dns as fetch_dns
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder
@@ -48,8 +49,9 @@ SOON = 4
 
 @pytest.fixture(autouse=True)
 def _probes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service is probed after a tenth of the usual time."""
+    """A service is probed, and a name server that says nothing is given up, after a tenth of the usual time."""
     monkeypatch.setattr(service_gates, "FIRST_PROBE_S", 0.1)
+    monkeypatch.setattr(fetch_dns, "GRACE_S", 0.1)
 
 
 class Names(DnsServer):
