@@ -292,7 +292,7 @@ async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> No
     """Beside the crawl what it has in mind, after it what stands in its log; it has no queue and no scope."""
     page = file("text/plain", b"User-agent: *\nDisallow: /x\n")
     url = "http://a.test/robots.txt"
-    async with SmallWeb({"a.test": Host(pages={"/": Page(), "/robots.txt": page})}) as web:
+    async with SmallWeb({"a.test": Host(pages={"/": Page(links=go("/1")), "/1": Page(), "/robots.txt": page})}) as web:
         order = write_order(tmp_path, web.hosts, limits={"pages": 1, "on_limit": "pause"})
         crawl = await start("crawl", "http://a.test/", "-c", order, "--job", "job", cwd=tmp_path)
         while "paused" not in (await anabranch("status", "job", cwd=tmp_path)).out:
