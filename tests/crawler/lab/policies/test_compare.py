@@ -166,6 +166,7 @@ def ran(web: Served, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(result, heard, [*temporary.iterdir()])
 
 
+@pytest.mark.slow
 def test_a_real_crawl_is_sampled_from_its_start_to_its_end(web: Served, ran: Ran) -> None:
     """Every URL of the web has ended in the last sample; the folder is gone."""
     result, heard, left = ran
@@ -202,11 +203,13 @@ def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: 
     assert not [*temporary.iterdir()]
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_current_folder_is_not_imported(ran: Ran) -> None:
     """A package `crawler`, or a module named like one of Python's, is the user's own business."""
     assert ran.result.is_drained
 
 
+@pytest.mark.slow
 def test_an_own_policy_is_found_where_the_command_finds_it_and_may_print(web: Served, ran: Ran) -> None:
     """Whatever it says on standard output is none of the crawl's."""
     assert ran.result.is_drained
