@@ -14,13 +14,12 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from anabranch.crawler.fetch.response import Body, Response
@@ -260,8 +259,17 @@ def metadata_block(exchange: Exchange) -> bytes:
     via = f"via: {_url(exchange.via)}\r\n" if exchange.via else ""
     found = f"hopsFromSeed: {exchange.hops}" if exchange.hops else "seed: "
     took_ms = max(round((response.end_s - response.start_s) * 1000), 0)
-    outlinks = [f"outlink: {_url(url)} {hop} {context}".rstrip() for url, hop, context in exchange.outlinks]
-    return f"{via}{found}\r\nfetchTimeMs: {took_ms}\r\n".encode() + _lines(outlinks)
+    return f"{via}{found}\r\nfetchTimeMs: {took_ms}\r\n".encode() + _lines(_outlink_lines(exchange.outlinks))
+
+
+def _outlink_lines(outlinks: Sequence[Outlink]) -> list[str]:
+    """A line for each. All URLs are looked at together: 13 µs in place of 60 for 60 links."""
+    together = "".join([url for url, _, _ in outlinks])
+    if together.isascii() and together.isprintable() and " " not in together:  # as mostly: they are canonical
+        return [
+            f"outlink: {url} {hop} {context}" if context else f"outlink: {url} {hop}" for url, hop, context in outlinks
+        ]
+    return [f"outlink: {_url(url)} {hop} {context}".rstrip() for url, hop, context in outlinks]
 
 
 @lru_cache(maxsize=1024)  # the digest of a payload is written in five places
@@ -293,24 +301,34 @@ def _new_id() -> str:
     return f"<{uuid4().urn}>"
 
 
-def _compressobj() -> Callable[[int, int, int, int], zlib._Compress]:
-    """zlib-ng's, where it is installed, else zlib's. It takes half of zlib's time, for members that are 1 % larger."""
-    try:
-        made: Callable[[int, int, int, int], zlib._Compress] = import_module("zlib_ng.zlib_ng").compressobj
-    except ImportError:
-        return zlib.compressobj
-    return made
+try:  # a fifth of zlib's time, for members that are 1 % larger; there are no wheels of it for some machines
+    from isal import isal_zlib
 
+    _HAS_ISAL = True
+except ImportError:
+    _HAS_ISAL = False
 
 _LEVEL = 6  # zlib's own compromise; 9 takes twice the time for 1 % less
+_ISAL_LEVEL = 3  # the highest: 1 % smaller than 2, and a third slower
 _GZIP = 16  # zlib: gzip with its header; it is added to the bits of the window
 _LEAST_WINDOW, _LARGEST_WINDOW = 9, 15
 _LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
 
-_compressor = _compressobj()
+
+class Deflate(Protocol):
+    """Compresses one member."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take more of it."""
+
+    def flush(self) -> bytes:
+        """Its end."""
 
 
-def gzip_member(size_bytes: int) -> zlib._Compress:
-    """The compressor for a record of `size_bytes`; with a small window, because zlib clears its tables for each record."""
+def gzip_member(size_bytes: int) -> Deflate:
+    """The compressor for a record of `size_bytes`; zlib gets a small window, because it clears its tables for each record."""
+    if _HAS_ISAL:
+        compressor: Deflate = isal_zlib.compressobj(_ISAL_LEVEL, zlib.DEFLATED, _GZIP + _LARGEST_WINDOW)
+        return compressor
     window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
-    return _compressor(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)

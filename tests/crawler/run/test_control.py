@@ -270,6 +270,7 @@ DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from anabranch.crawler.run.control import Control
+from tests.patience import HANG_S
 
 async def main():
     async with Control(Path(sys.argv[1]), None):
@@ -376,16 +377,22 @@ def test_a_crawl_that_does_not_answer_a_ping_gets_no_request(tmp_path: Path, mon
 
 async def test_a_crawl_that_is_busy_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers pings while it works on a request, or while others wait before it."""
-    monkeypatch.setattr(control, "SILENT_S", 0.05)
-    loop, done, count = asyncio.get_running_loop(), asyncio.Event(), 0
+    monkeypatch.setattr(control, "SILENT_S", 0.05)  # between two pings; each may take its time on a busy machine
+    loop, done, count, connected, ping = (
+        asyncio.get_running_loop(),
+        asyncio.Event(),
+        0,
+        control._connected,
+        control._pings,
+    )
+    monkeypatch.setattr(control, "_connected", lambda path, _: connected(path, HANG_S))
 
-    def pings(path: Path, _: float) -> bool:
+    def pings(path: Path, silent_s: float) -> bool:
         nonlocal count
         count += 1
         if count == 3:
             loop.call_soon_threadsafe(done.set)
-        with control._connected(path, 60.0) as connection:
-            return control._reply(connection, control._PING)
+        return ping(path, silent_s)
 
     async def answer(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         await done.wait()
