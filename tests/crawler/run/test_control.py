@@ -21,6 +21,7 @@ from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.crawler.run import control
 from anabranch.crawler.run.control import SOCKET, Control, ControlRefused, ControlSilent, ask, has_crawl
 from anabranch.frontier.errors import StoreFull, UnknownQueue
+from tests.patience import HANG_S
 
 
 async def echo(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
