@@ -35,6 +35,7 @@ from anabranch.crawler.archive.cdxj import (
 from anabranch.crawler.archive.records import (
     Exchange,
     Record,
+    RecordIds,
     RecordLocation,
     exchange_records,
     gzip_member,
@@ -216,7 +217,8 @@ class OpenWarc:
         except OSError:
             self._file.close()
             raise
-        info = warcinfo_record(self.filename, made_s, facts)
+        self._ids = RecordIds()
+        info = warcinfo_record(self.filename, made_s, facts, self._ids)
         self._info_id = info.record_id
         self._add(info)
 
@@ -247,7 +249,7 @@ class OpenWarc:
 
     def add(self, exchange: Exchange) -> RecordLocation:
         """Add the records of a visit and the index line of its response; returns where the response is."""
-        response, *others = exchange_records(exchange, self._info_id)
+        response, *others = exchange_records(exchange, self._info_id, self._ids)
         member = self._add(response)
         for record in others:
             self._add(record)

@@ -1,8 +1,9 @@
 """The journal: makes durable what visits leave behind, with one sync per file for many visits (group commit).
 
 Writers add their entries and wait. A thread takes all that waits and gives the group to each sink in turn (WARC files first,
-then the logs), which writes and syncs once; then it wakes the writers. Meanwhile the next group gathers. While groups are large
-the thread begins one only every `GROUP_S` seconds; else small groups would take the processor from the loop on a fast disk.
+then the logs), which writes and syncs once; then it wakes the writers. Meanwhile the next group gathers. After a large group
+the thread begins the next one when half of the visits at work wait for it, or after `GROUP_S` seconds: each group costs several
+syncs and a wake-up of the loop.
 
 A group counts in all sinks or in none, whatever fails and whenever the process is killed. It counts once its record is written,
 which comes last and is one line of the accounts' journal: the group's lines of crawl.log, and for each file its length, its
@@ -50,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 #: After a group of so many entries the next one gathers for so long, from the beginning of the last.
 LARGE_GROUP = 8
-GROUP_S = 0.005
+GROUP_S = 0.05
 
 #: The files of lines in a job's folder.
 _LOGS = ("logs/crawl.log", "logs/errors.jsonl", "pages.jsonl", "links.jsonl")
@@ -119,14 +120,24 @@ class Journal:
     Without a `record` a kill in the middle of a group leaves it in some of the sinks.
     """
 
-    def __init__(self, *sinks: JournalSink, record: GroupRecord | None = None, retry_s: float = 0.0) -> None:
-        """A group that a full or read-only disk refuses is tried again for `retry_s` seconds."""
+    def __init__(
+        self,
+        *sinks: JournalSink,
+        record: GroupRecord | None = None,
+        retry_s: float = 0.0,
+        at_work: Callable[[], int] | None = None,
+    ) -> None:
+        """A group that a full or read-only disk refuses is tried again for `retry_s` seconds.
+
+        `at_work`: how many visits are under way, from any thread; None: unknown.
+        """
         self.trouble = ""  #: what the journal waits for; empty if it can write
         self._patience = Patience(retry_s)
         self._has_moved = False  # a file goes on under its name, and the new end is not recorded yet
         self._is_taken_back = False  # the last group that failed counts in no file
         self._sinks = sinks
         self._record = record
+        self._at_work = at_work
         self._gathered: list[_Writer] = []  # in this turn of the loop, which alone knows them
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = threading.Condition()  # guards the three below
@@ -187,9 +198,10 @@ class Journal:
         """Give the thread what was gathered; the first entry wakes it."""
         gathered, self._gathered = self._gathered, []
         with self._changed:
-            if gathered and not self._waiting:
-                self._changed.notify()
+            is_first = not self._waiting
             self._waiting += gathered
+            if gathered and (is_first or self._is_crowd):
+                self._changed.notify()
 
     def _work(self) -> None:
         """The thread: group after group until the journal is closed and nothing waits."""
@@ -256,10 +268,15 @@ class Journal:
         """All waiting entries, once there are some and the time has come; empty when the journal is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            while not self._is_closing and (early_s := may_begin - monotonic()) > 0:
-                self._changed.wait(early_s)  # only `close` wakes it earlier
+            while not (self._is_closing or self._is_crowd) and (early_s := may_begin - monotonic()) > 0:
+                self._changed.wait(early_s)  # a crowd or `close` wakes it earlier
             group, self._waiting = self._waiting, []
             return group
+
+    @property
+    def _is_crowd(self) -> bool:
+        """Half of the visits at work wait."""
+        return self._at_work is not None and 2 * len(self._waiting) >= self._at_work()
 
     def _append(self, group: Sequence[_Writer]) -> tuple[Sequence[JournalEntry], JournalFailed | None]:
         """Make a group durable in all sinks, or take it back as far as the disk allows; its entries as written, or why not."""
@@ -372,11 +389,14 @@ def open_journal(
     record: GroupRecord | None = None,
     *,
     retry_s: float | None = None,
+    at_work: Callable[[], int] | None = None,
 ) -> JournalFiles:
     """Open the job's files: WARC first, then the logs, then the memory of payloads (blocks). The record is open already.
 
     A group of a killed run that was not recorded is cut off (`roll_back`). `retry_s`: how long a full disk is waited for, by
-    default as long as the store waits. Raises: StorageError; then nothing stays open, the record neither.
+    default as long as the store waits. `at_work`: see `Journal`.
+
+    Raises: StorageError; then nothing stays open, the record neither.
     """
     with contextlib.ExitStack() as opened:
         if record is not None:
@@ -396,7 +416,8 @@ def open_journal(
             with storage_errors(record.path):
                 record.begin({name: mark for sink in sinks for name, mark in sink.marks().items()})
         patient_s = RETRY_S if retry_s is None else retry_s
-        files = JournalFiles(Journal(*sinks, record=record, retry_s=patient_s), payloads)
+        journal = Journal(*sinks, record=record, retry_s=patient_s, at_work=at_work)
+        files = JournalFiles(journal, payloads)
         opened.pop_all()
     return files
 

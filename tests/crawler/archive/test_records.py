@@ -210,7 +210,8 @@ def test_a_digest_is_written_as_the_library_does(digest: bytes) -> None:
 
 def test_each_record_has_a_random_id_of_its_own() -> None:
     """A UUID of version 4, as a URN."""
-    ids = [record.record_id for _ in range(50) for record in exchange_records(exchange(), "<urn:uuid:0>")]
+    source = records.RecordIds()
+    ids = [record.record_id for _ in range(50) for record in exchange_records(exchange(), "<urn:uuid:0>", source)]
     read = [uuid.UUID(record_id.removeprefix("<urn:uuid:").removesuffix(">")) for record_id in ids]
     assert len(set(read)) == len(ids) == 150
     assert {(each.version, each.variant) for each in read} == {(4, uuid.RFC_4122)}

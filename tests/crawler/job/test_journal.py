@@ -22,6 +22,7 @@ from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, NoFolder, StorageError
 from anabranch.dedup.files import durable
 from tests.crawler.archive.exchanges import exchange
+from tests.crawler.builder import settle
 from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]
@@ -207,6 +208,21 @@ async def test_after_a_small_group_the_next_one_is_written_at_once(log: Path, mo
         await asyncio.gather(*(journal.write(lines(b"x\n")) for _ in range(journal_module.LARGE_GROUP - 1)))
     await journal.close()
     assert len(content(log).splitlines()) == 2 * (journal_module.LARGE_GROUP - 1)
+
+
+async def test_a_group_begins_when_half_of_the_visits_at_work_wait_for_it(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before its time has come: the others may be slow, or there are no others."""
+    monkeypatch.setattr(journal_module, "GROUP_S", 3600.0)
+    at_work = 2 * journal_module.LARGE_GROUP
+    journal = Journal(LineFile(log, "crawl_log"), at_work=lambda: at_work)
+    await asyncio.gather(*(journal.write(lines(b"%d\n" % n)) for n in range(journal_module.LARGE_GROUP)))
+    few = [asyncio.create_task(journal.write(lines(b"a\n"))) for _ in range(journal_module.LARGE_GROUP - 1)]
+    await settle()
+    assert not any(task.done() for task in few)
+    await asyncio.wait_for(asyncio.gather(journal.write(lines(b"a\n")), *few), HANG_S)
+    await journal.close()
 
 
 async def test_nobody_goes_on_before_the_sync(log: Path, disk: SlowDisk) -> None:
