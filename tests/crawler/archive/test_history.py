@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,40 @@ async def test_what_does_not_fit_into_memory_is_read_from_the_file(path: Path, m
         memory.close()
         memory = FetchHistory(path)
     memory.close()
+
+
+async def test_the_file_is_asked_only_for_what_may_be_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crawl that meets new pages reads nothing; a file that was too large for memory at its opening is always asked."""
+    monkeypatch.setattr(history, "PAYLOADS_HELD", 5)
+    monkeypatch.setattr(history, "FETCHES_HELD", 5)
+    monkeypatch.setattr(history, "WRITTEN_ROWS", 1)
+    asked: list[bytes | str] = []
+    read = FetchHistory._read
+    monkeypatch.setattr(FetchHistory, "_read", lambda self, sql, key: asked.append(key) or read(self, sql, key))
+    memory = FetchHistory(path)
+    for n in range(200):
+        url, data = f"http://a.test/{n}", b"%d" % n
+        assert await memory.original(Payload(data).digest) is None
+        assert await validators(memory, url) is None
+        keep(memory, exchange(url, data, raw_headers=TAGGED))
+    assert asked == []
+    assert await validators(memory, "http://a.test/7") is not None
+    assert await memory.original(Payload(b"8").digest) is not None
+    assert asked == ["http://a.test/7", Payload(b"8").digest]
+    memory.close()
+    with closing(FetchHistory(path)) as memory:
+        assert await validators(memory, "http://a.test/unknown") is None
+    assert asked[2:] == ["http://a.test/unknown"]
+
+
+def test_keys_that_have_left_memory_are_all_known_and_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over many filters, each twice as large as the one before."""
+    monkeypatch.setattr(history, "_SPILLED_FIRST", 256)
+    spilled = history._Spilled()
+    for n in range(20_000):
+        spilled.add(f"http://a.test/{n}")
+    assert all(f"http://a.test/{n}" in spilled for n in range(20_000))
+    assert sum(f"http://b.test/{n}" in spilled for n in range(20_000)) < 600
 
 
 async def test_a_file_that_cannot_be_written_now_is_written_later(
