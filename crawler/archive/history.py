@@ -2,8 +2,8 @@
 
 A SQLite file. The journal's thread writes it, once a second or every few hundred rows, when the groups of visits with the
 records that it refers to count. After a crash the last rows may be missing: then a payload is written twice, but no revisit
-refers to a missing record. The newest entries are in memory. A Bloom filter has the keys of those that have left it, and only
-they are looked up in the file: a read in a thread, of 60 µs or more. A file that did not fit into memory when it was opened is
+refers to a missing record. The newest entries are in memory. A Bloom filter holds the keys of evicted entries; only those are
+looked up in the file, which is a read in a thread, of 60 µs or more. A file that did not fit into memory when it was opened is
 always asked.
 """
 
@@ -37,10 +37,10 @@ VERSION = 2
 PAYLOADS_HELD = 30_000
 FETCHES_HELD = 15_000
 _HELD_CHARS = 1024
-#: Of keys that have left memory: the number for which the first Bloom filter is made; bits and places of each key.
-_SPILLED_FIRST = 1 << 16
-_SPILLED_BITS = 12
-_SPILLED_PLACES = 5
+#: The number of evicted keys for which the first Bloom filter is made; bits and places of each key.
+_EVICTED_FIRST = 1 << 16
+_EVICTED_BITS = 12
+_EVICTED_PLACES = 5
 #: The file is written when so many rows are pending, or so long after the last time.
 WRITTEN_ROWS = 256
 WRITTEN_S = 1.0
@@ -127,7 +127,7 @@ class FetchHistory(JournalSink):
     async def original(self, digest: bytes) -> Original | None:
         """The record that has this payload, if known. Cost: O(1), or a read in a thread if only the file may have it."""
         known = self._payloads.get(digest)
-        if known is not None or not self._payloads.has_left(digest):
+        if known is not None or not self._payloads.may_be_evicted(digest):
             return known
         row = await asyncio.to_thread(self._read, _GET_PAYLOAD, digest)
         return None if row is None else _PayloadRow(*row).original
@@ -135,7 +135,7 @@ class FetchHistory(JournalSink):
     async def fetched(self, url: str) -> Fetched | None:
         """The last fetch of the URL that has validators, if known. Cost: as `original`."""
         known = self._fetches.get(url)
-        if known is not None or not self._fetches.has_left(url):
+        if known is not None or not self._fetches.may_be_evicted(url):
             return known
         row = await asyncio.to_thread(self._read, _GET_FETCHED, url)
         return None if row is None else _FetchedRow(*row).fetched
@@ -285,7 +285,7 @@ class _Newest(Generic[_Key, _Value]):
 
     def __init__(self, capacity: int) -> None:
         self.is_partial = False  #: the file has entries that were never put here
-        self._spilled = _Spilled()
+        self._evicted = _EvictedKeys()
         self._capacity = capacity
         self._entries: OrderedDict[_Key, _Value] = OrderedDict()
         self._lock = threading.Lock()
@@ -294,29 +294,29 @@ class _Newest(Generic[_Key, _Value]):
         with self._lock:
             return self._entries.get(key)
 
-    def has_left(self, key: _Key) -> bool:
+    def may_be_evicted(self, key: _Key) -> bool:
         """An entry of this key may be in the file and not here."""
         with self._lock:
-            return self.is_partial or key in self._spilled
+            return self.is_partial or key in self._evicted
 
     def put(self, key: _Key, value: _Value, chars: int) -> bool:
         """Hold an entry; False if it is too long, so that the file alone has it."""
         with self._lock:
             self._entries.pop(key, None)
             if chars > _HELD_CHARS:
-                self._spilled.add(key)
+                self._evicted.add(key)
                 return False
             self._entries[key] = value
             if len(self._entries) > self._capacity:
-                self._spilled.add(self._entries.popitem(last=False)[0])
+                self._evicted.add(self._entries.popitem(last=False)[0])
         return True
 
 
-class _Spilled:
-    """A set of keys that says yes for 1 % of the others, too. Memory: 1.5 to 3 bytes a key. O(1) a key and filter.
+class _EvictedKeys:
+    """A set of keys; each of its filters says yes for up to 0.5 % of other keys, too. Memory: 1.5 to 3 bytes a key.
 
     Bloom filters, each for twice as many keys as the one before (Almeida et al. 2007). The places of a key come from one hash
-    of 64 bits (Kirsch and Mitzenmacher 2006): that of Python, so nothing here outlives the process.
+    of 64 bits (Kirsch and Mitzenmacher 2006): that of Python, so nothing here outlives the process. O(1) a key and filter.
     """
 
     def __init__(self) -> None:
@@ -327,8 +327,8 @@ class _Spilled:
         if key in self:
             return
         if not self._room:
-            self._room = _SPILLED_FIRST << len(self._filters)
-            self._filters.append(bytearray(self._room * _SPILLED_BITS // 8))
+            self._room = _EVICTED_FIRST << len(self._filters)
+            self._filters.append(bytearray(self._room * _EVICTED_BITS // 8))
         self._room -= 1
         bits = self._filters[-1]
         for place in _places(key, 8 * len(bits)):
@@ -343,7 +343,7 @@ class _Spilled:
 def _places(key: bytes | str, size: int) -> list[int]:
     found = hash(key)
     step = found >> 32 | 1
-    return [(found + number * step) % size for number in range(_SPILLED_PLACES)]
+    return [(found + number * step) % size for number in range(_EVICTED_PLACES)]
 
 
 @contextmanager

@@ -164,15 +164,15 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str], ids:
 class RecordIds:
     """Makes ids of records: random UUIDs (version 4, RFC 9562) as URNs.
 
-    Random bytes are taken for many at once: for each request the system would take the interpreter from this thread, which then
-    waits for it. That cost 35 µs a page, of 900.
+    Random bytes are taken for many at once: `os.urandom` releases the GIL, so this thread waits to get it back. That cost 35 µs
+    a page, of 900.
     """
 
     def __init__(self) -> None:
         self._random = b""
 
     def new(self) -> str:
-        """Another one."""
+        """Make one."""
         if not self._random:
             self._random = os.urandom(16 * _IDS_AT_ONCE)
         mine, self._random = self._random[:16], self._random[16:]
@@ -317,7 +317,7 @@ def _url(url: str) -> str:
     return _UNFIT_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "replace")), url)
 
 
-try:  # a fifth of zlib's time, for members that are 1 % larger; there are no wheels of it for some machines
+try:  # a fifth of zlib's time, for members that are 1 to 10 % larger; there are no wheels of it for some machines
     from isal import isal_zlib
 
     _HAS_ISAL = True
@@ -335,10 +335,10 @@ class Deflate(Protocol):
     """Compresses one member."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """Take more of it."""
+        """Take more data; return what is ready."""
 
     def flush(self) -> bytes:
-        """Its end."""
+        """End the member; return the rest."""
 
 
 def gzip_member(size_bytes: int) -> Deflate:

@@ -129,7 +129,7 @@ class Journal:
     ) -> None:
         """A group that a full or read-only disk refuses is tried again for `retry_s` seconds.
 
-        `at_work`: how many visits are under way, from any thread; None: unknown.
+        `at_work`: the number of visits under way, those that wait for anything else among them (any thread); None: unknown.
         """
         self.trouble = ""  #: what the journal waits for; empty if it can write
         self._patience = Patience(retry_s)

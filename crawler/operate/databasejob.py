@@ -245,12 +245,12 @@ class DatabaseJob:
             return [*map(worker_facts, listed), *map(_drained_facts, sorted(left))]
 
     def drain(self, worker: str, patience_s: float = math.inf) -> None:
-        """By a row, which it reads."""
+        """Tell the worker by a row."""
         with self._shared(reads=False) as job:
             job.drain(worker, self.notify, patience_s)
 
     def requeue(self, worker: str) -> int:
-        """In the rows."""
+        """Change the rows."""
         with self._shared(reads=False) as job:
             if not job.has_uploads(worker):
                 self.notify(
@@ -259,7 +259,7 @@ class DatabaseJob:
             return job.requeue(worker)
 
     def listed(self) -> Facts:
-        """From rows."""
+        """Read the rows."""
         return self.status()
 
     @property

@@ -239,17 +239,17 @@ class FolderJob:
         """One process crawls it."""
 
     def drain(self, worker: str, patience_s: float = math.inf) -> NoReturn:
-        """One process crawls it, which ends by `stop`."""
+        """Refuse: the one process ends by `stop`."""
         del worker, patience_s
         raise needs_several(self.directory)
 
     def requeue(self, worker: str) -> NoReturn:
-        """One process crawls it, and its pages are in its folder."""
+        """Refuse: the pages of the one process are in its folder."""
         del worker
         raise needs_several(self.directory)
 
     def listed(self) -> Facts | None:
-        """From the crawl. Raises: CrawlerError while it is being opened or closed, or if its order is damaged."""
+        """Ask the crawl. Raises: CrawlerError while it is being opened or closed, or if its order is damaged."""
         if not who_holds(self.directory)[0]:
             order_file(self.directory)
             return None
@@ -373,7 +373,7 @@ class EmbeddedFolderJob(FolderJob):
         """The host has no control socket."""
 
     def listed(self) -> NoReturn:
-        """Its host shows it."""
+        """Refuse: the program that embeds it shows it."""
         raise CrawlerError("belongs to a program that embeds the Frontier")
 
     def retry(self, arguments: Arguments) -> VerbAnswer:

@@ -204,8 +204,10 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
             prefix = f"{section.warc_prefix}-{context.member.worker}"
             section = section.model_copy(update={"warc_prefix": prefix})
         facts, retry_s = warc_facts(order, section, context.name), context.member.retry_s
-        at_work = partial(getattr, context.statistics, "active")
-        return accounts, open_journal(job, section, facts, context.clock, accounts, retry_s=retry_s, at_work=at_work)
+        statistics = context.statistics
+        return accounts, open_journal(
+            job, section, facts, context.clock, accounts, retry_s=retry_s, at_work=lambda: statistics.active
+        )
 
     accounts, files = await asyncio.to_thread(open_files)
 

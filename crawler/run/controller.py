@@ -155,6 +155,7 @@ class CrawlController:
         self._run_state.stop(ending, at_once=at_once)
         if self._parts is not None:  # before visits that wait for a ticket give their leases back
             self._parts.frontier.stop_leasing()
+            self._parts.limits.tickets.end()
         self._member.stop()  # it may be joining, and wait for the server
 
     @property

@@ -55,7 +55,7 @@ class PageTickets:
         self._out = 0  #: at visits
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._on_short = on_short
-        self._was_short = False
+        self._was_asked = False  #: since the last `give_back`
         self._is_refusing = False
         self._is_ended = False
 
@@ -64,35 +64,55 @@ class PageTickets:
         """Visits that wait for a ticket."""
         return len(self._waiting)
 
+    @property
+    def must_wait(self) -> bool:
+        """No ticket is free."""
+        return self.is_limited and self._free <= 0
+
     async def take(self) -> bool:
         """Wait for a ticket; False: there is none, and the visit gives its lease back."""
-        self._was_short = True
+        self._was_asked = True
         if self._is_ended or self._is_refusing:
             return False
-        if self.is_limited and self._free <= 0:
-            ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._waiting.append(ticket)
-            self._on_short()
+        if not self.must_wait:
+            self._out += 1
+            return True
+        ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ticket)
+        self._on_short()
+        try:
             return await ticket
-        self._out += 1
-        return True
+        except asyncio.CancelledError:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+            elif not ticket.cancelled() and ticket.result():
+                self.settle(is_page=False)
+                self.serve()
+            raise
 
     def settle(self, *, is_page: bool) -> None:
-        """A page came of a ticket, or it is free again."""
+        """Return a ticket: spent if it produced a page, else free. `serve` hands it on."""
         self._out -= 1
         self.pages += is_page
-        self._serve()
+
+    def serve(self) -> None:
+        """Give free tickets to visits that wait."""
+        while self._waiting and (self._free > 0 or not self.is_limited):
+            self._answer(is_given=True)
 
     def grant(self, granted: int) -> None:
-        """There are so many in all since the run began."""
+        """Set the number of tickets in all since the run began, and serve."""
         self.granted = granted
         self._is_refusing = False
-        self._serve()
+        self.serve()
 
     def give_back(self) -> int | None:
-        """Give up tickets unused since the last call; how many remain granted, None: all."""
-        was_short, self._was_short = self._was_short, False
-        if was_short or self._waiting or self._free <= 0:
+        """Return the free tickets if none was asked for since the last call.
+
+        Returns how many stay granted; None: nothing was returned.
+        """
+        was_asked, self._was_asked = self._was_asked, False
+        if was_asked or self._waiting or self._free <= 0:
             return None
         self.granted -= self._free
         return self.granted
@@ -109,12 +129,13 @@ class PageTickets:
         self.refuse()
 
     def lift(self) -> None:
-        """There is no limit any more."""
+        """Remove the limit, and serve."""
         self.is_limited = self._is_refusing = False
-        self._serve()
+        self.serve()
 
     def limit(self) -> None:
-        """There is a limit from now on; pages that are done or under way have had their tickets."""
+        """Count tickets from now on; pages that are done or under way have had theirs."""
+        self._is_refusing = False
         if not self.is_limited:
             self.is_limited = True
             self.granted = max(self.granted, self.pages + self._out)
@@ -122,10 +143,6 @@ class PageTickets:
     @property
     def _free(self) -> int:
         return self.granted - self.pages - self._out
-
-    def _serve(self) -> None:
-        while self._waiting and (self._free > 0 or not self.is_limited):
-            self._answer(is_given=True)
 
     def _answer(self, *, is_given: bool) -> None:
         waiter = self._waiting.popleft()
@@ -154,7 +171,6 @@ class RunLimits:
         self._run_state = run_state
         self._statistics = statistics
         self._before = before
-        self._is_lifted: set[Cause] = set()  #: limits that the operator has lifted
         self._began_s: float | None = None  #: by the loop's clock; None: the time does not run
         self._timer: asyncio.TimerHandle | None = None
         self._allot_pages()
@@ -165,11 +181,10 @@ class RunLimits:
         other = {cause for cause, key in _KEYS.items() if getattr(before, key) != getattr(order, key)}
         if before.on_limit != order.on_limit:
             other |= {*_KEYS}
-        self._is_lifted -= other
+        self._run_state.lifted -= other
+        self._allot_pages()
         for cause in other:
             self._run_state.resume(cause)
-        if Cause.PAGES in other:
-            self._allot_pages()
         if Cause.TIME in other:
             self._set_timer()
         self.check()
@@ -177,7 +192,8 @@ class RunLimits:
     def settle(self, *, is_page: bool) -> None:
         """A visit with a ticket has ended."""
         self.tickets.settle(is_page=is_page)
-        self.check()
+        self.check()  # first, so that no visit that waits begins beyond a limit
+        self.tickets.serve()
 
     def check(self) -> None:
         """Compare what this run and those before it have used with the limits; of several workers, `hold` does so."""
@@ -195,7 +211,7 @@ class RunLimits:
         """End the run or pause it if so much of a limit is used."""
         for cause, now in ((Cause.PAGES, used.pages), (Cause.BYTES, used.fetched_bytes)):
             most = getattr(self._order, _KEYS[cause])
-            if most and now >= most and cause not in self._is_lifted:
+            if most and now >= most and cause not in self._run_state.lifted:
                 self.reached(cause)
 
     @contextmanager
@@ -218,14 +234,13 @@ class RunLimits:
             self._run_state.stop(_ENDINGS[cause])
 
     def _lift(self, cause: Cause) -> None:
-        self._is_lifted.add(cause)
-        if cause is Cause.PAGES:
-            self._allot_pages()
+        self._run_state.lifted.add(cause)
+        self._allot_pages()
 
     def _allot_pages(self) -> None:
-        """Give tickets for the pages that the limit leaves; the rows of several workers do so for each of them."""
+        """Give tickets for the pages that the limit leaves; of several workers each gets its own from the rows."""
         most = self._order.pages
-        if not most or Cause.PAGES in self._is_lifted:
+        if not most or Cause.PAGES in self._run_state.lifted:
             self.tickets.lift()
             return
         self.tickets.limit()

@@ -59,6 +59,9 @@ class RunState:
         self._on_phase = on_phase
         self._is_resumable = is_resumable
         self._pauses: dict[Cause, _Pause] = {}
+        self.lifted: set[Cause] = (
+            set()
+        )  #: limits beyond which the operator has gone on; also of a worker that joins again
         self._frontier: AsyncFrontier | None = None  # None: the run is starting
         self._reported = Phase.STARTING
         self.detail = ""  #: names what ended the run

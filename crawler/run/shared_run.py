@@ -188,12 +188,11 @@ class SharedRun:
         return 0 if self._statistics is None else self._statistics.fetched_bytes - self._bytes_before
 
     def stop(self) -> None:
-        """The run stops: visits that wait for a ticket give their leases back. A server that is away is not waited for."""
+        """Wait no longer for a server that is away: the run stops."""
         self._database.limit_retries()
         if self._parts is not None:
             self._parts.frontier.core.operations.limit_retries()
             self._parts.journal.limit_retries()
-            self._parts.limits.tickets.end()
 
     def want_tickets(self) -> None:
         """Ask the rows for tickets at once."""

@@ -338,13 +338,15 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
 
 def _after_other_commands(opened: Callable[[], Frontier], job: SharedJob) -> Frontier:
     """Open it when no other command holds the job. Raises: WorkersSilent if one does for `PATIENCE_S`."""
-    latest_s = monotonic() + PATIENCE_S
+    latest_s, was_held = monotonic() + PATIENCE_S, True
     while True:
         try:
             return opened()
         except StoreInUse as error:
-            if not any(line.name == OPERATOR for line in job.database.do(workers)):
+            is_held = any(line.name == OPERATOR for line in job.database.do(workers))
+            if not (is_held or was_held):  # else it has ended since
                 raise
+            was_held = is_held
             if monotonic() > latest_s:
                 raise WorkersSilent(f"{job.database.place}: another command holds the job; ask again") from error
         Event().wait(_LOOK_S)

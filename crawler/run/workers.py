@@ -29,8 +29,9 @@ from anabranch.frontier.records import Lease, Outcome, OutcomeKind
 log = structlog.get_logger(__name__)
 
 
-#: The step of a visit that waits for the program.
+#: The step of a visit that waits for the program, and that of one that waits until it may fetch a page.
 DELIVERY = "delivery"
+TICKET = "page limit"
 
 
 #: Writes the exchange of a visit to the WARC files, before its other records.
@@ -86,6 +87,8 @@ class WorkerPool:
         self.board.begin(number, lease.url, lease.attempts)
         try:
             try:
+                if self.limits.tickets.must_wait:
+                    self.board.enter(number, TICKET)
                 has_ticket = await self.limits.tickets.take()
                 if has_ticket:
                     await self._run_chain(visit)

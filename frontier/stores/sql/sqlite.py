@@ -213,11 +213,12 @@ def _holder(path: Path) -> str:
 
     Source: Linux, proc_locks(5): the fields of a line are number, kind, mode, access, pid, major:minor:inode, start, end.
     """
-    with suppress(OSError):
-        files = {file.stat().st_ino for file in (path, path.with_name(f"{path.name}-shm")) if file.exists()}
+    with suppress(OSError, ValueError, IndexError):  # another system writes the file otherwise
+        found = [file.stat() for file in (path, path.with_name(f"{path.name}-shm")) if file.exists()]
+        files = {f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}" for file in found}
         for line in _LOCKS.read_text().splitlines():
             fields = line.split()
-            is_held = fields[1] != "->" and fields[3] == "WRITE" and int(fields[5].rpartition(":")[2]) in files
+            is_held = fields[1] != "->" and fields[3] == "WRITE" and fields[5] in files
             if is_held and int(fields[4]) not in {-1, 0, os.getpid()}:  # of another container
                 return f"process {fields[4]}"
     return "another process"

@@ -147,14 +147,14 @@ async def test_the_file_is_asked_only_for_what_may_be_there(path: Path, monkeypa
     assert asked[2:] == ["http://a.test/unknown"]
 
 
-def test_keys_that_have_left_memory_are_all_known_and_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evicted_keys_are_all_known_and_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many filters, each twice as large as the one before."""
-    monkeypatch.setattr(history, "_SPILLED_FIRST", 256)
-    spilled = history._Spilled()
+    monkeypatch.setattr(history, "_EVICTED_FIRST", 256)
+    evicted = history._EvictedKeys()
     for n in range(20_000):
-        spilled.add(f"http://a.test/{n}")
-    assert all(f"http://a.test/{n}" in spilled for n in range(20_000))
-    assert sum(f"http://b.test/{n}" in spilled for n in range(20_000)) < 600
+        evicted.add(f"http://a.test/{n}")
+    assert all(f"http://a.test/{n}" in evicted for n in range(20_000))
+    assert sum(f"http://b.test/{n}" in evicted for n in range(20_000)) < 600
 
 
 async def test_a_file_that_cannot_be_written_now_is_written_later(

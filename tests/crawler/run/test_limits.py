@@ -46,6 +46,7 @@ async def test_a_visit_waits_until_its_worker_has_a_ticket() -> None:
     assert await first
     assert not second.done()
     tickets.settle(is_page=False)
+    tickets.serve()
     assert await second
     tickets.settle(is_page=True)
     tickets.grant(1)
@@ -78,6 +79,21 @@ async def test_without_a_limit_all_pass() -> None:
     assert await tickets.take()
 
 
+async def test_a_visit_that_is_cancelled_keeps_no_ticket() -> None:
+    """Neither while it waits, nor when it has just got one."""
+    tickets = PageTickets(lambda: None)
+    tickets.limit()
+    waits, gets = (asyncio.create_task(tickets.take()) for _ in range(2))
+    await settle()
+    waits.cancel()
+    await settle()
+    assert tickets.short == 1
+    tickets.grant(1)
+    gets.cancel()
+    await asyncio.wait([gets])
+    assert await asyncio.wait_for(tickets.take(), 1)
+
+
 async def test_pages_of_before_a_limit_have_had_their_tickets() -> None:
     """Done or under way."""
     tickets = PageTickets(lambda: None)
@@ -91,6 +107,7 @@ async def test_pages_of_before_a_limit_have_had_their_tickets() -> None:
     await settle()
     assert not waiting.done()
     tickets.settle(is_page=False)
+    tickets.serve()
     assert await waiting
 
 
@@ -164,6 +181,45 @@ async def test_bytes_that_paused_the_run_are_lifted_by_the_operator() -> None:
         run_state.resume_all()
         limits.check()
         assert run_state.phase is Phase.RUNNING
+        assert await limits.tickets.take()
+
+
+@pytest.mark.parametrize(("cause", "key"), [(Cause.BYTES, "bytes"), (Cause.TIME, "time")])
+async def test_pages_are_fetched_after_any_limit_that_is_raised(cause, key) -> None:
+    """And after one that the operator has lifted."""
+    run_state = RunState(quiet)
+    limits, statistics = limits_of(run_state, on_limit="pause", pages=9, **{key: 10})
+    for lift in (run_state.resume_all, lambda: limits.change(LimitsSection(pages=9))):
+        limits.reached(cause)
+        assert run_state.pause_reason
+        lift()
+        assert not run_state.pause_reason
+        assert await asyncio.wait_for(limits.tickets.take(), 1)
+    assert statistics.fetched_bytes == 0
+
+
+async def test_a_worker_that_joins_again_knows_what_the_operator_has_lifted() -> None:
+    """Its limits are made anew."""
+    run_state = RunState(quiet)
+    limits, _ = limits_of(run_state, pages=1, on_limit="pause")
+    await settled(limits, 1)
+    run_state.resume_all()
+    again, _ = limits_of(run_state, done=1, pages=1, on_limit="pause")
+    again.check()
+    assert not run_state.pause_reason
+    assert await again.tickets.take()
+
+
+async def test_nothing_begins_beyond_a_limit_of_bytes() -> None:
+    """The ticket of the visit that reaches it is not handed on."""
+    run_state = RunState(quiet)
+    limits, statistics = limits_of(run_state, pages=1, bytes=100, on_limit="pause")
+    assert await limits.tickets.take()
+    waiting = asyncio.create_task(limits.tickets.take())
+    await settle()
+    statistics.fetched_bytes = 100
+    limits.settle(is_page=False)
+    assert not await waiting
 
 
 @pytest.mark.parametrize(("on_limit", "phase"), [("end", Phase.DRAINING), ("pause", Phase.PAUSED)])
