@@ -124,7 +124,9 @@ def stopped_facts(
     `ending` is why the last run ended. One that says that nothing was left is ignored if URLs are queued now.
     """
     queues: Mapping[str, int] = totals["queues"]
-    is_finished = is_done and not totals["retired"]
+    # A kill may have come before the seeds were queued.
+    is_begun = any(totals[name] for name in ("pending", "retired", "done", "failed", "disregarded"))
+    is_finished = is_done and is_begun and not totals["retired"]
     now = CrawlSnapshot(
         job=job,
         pages=totals["done"],

@@ -27,7 +27,7 @@ from anabranch.crawler.cluster.database import JobDatabase, free_all_shares, has
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
-from anabranch.crawler.job.folder import JobFolder, order_to_resume, refuse_moved
+from anabranch.crawler.job.folder import LOOKING_S, JobFolder, order_to_resume, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
@@ -291,7 +291,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
         return
     assert isinstance(job.database.address, Path)
     job.database.disconnect()
-    with JobFolder.open(job.folder) as folder:
+    with JobFolder.open(job.folder, patience_s=LOOKING_S) as folder:
         await_orphans(job.folder)
         with sealed(job.database.address), ExitStack() as connected:
             connected.callback(job.database.disconnect)

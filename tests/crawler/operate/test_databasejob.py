@@ -13,8 +13,9 @@ import pytest
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job, open_share_holder
+from anabranch.crawler.job.workerfolders import shared_file
 from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.moving import move
+from anabranch.crawler.operate.moving import divide, move
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.run import stopped_verbs
@@ -76,6 +77,19 @@ def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str) -> None
     """The second one waits for the first."""
     with ThreadPoolExecutor() as pool:
         reports = [pool.submit(DatabaseJob(place, print).report, {"name": "hosts"}) for _ in range(3)]
+    assert [report.result()["rows"] for report in reports] == [[]] * 3
+
+
+def test_two_commands_hold_a_stopped_job_of_processes_one_after_the_other(tmp_path: Path) -> None:
+    """As with a plain job."""
+    with JobFolder.open(tmp_path / "job") as folder:
+        folder.write_order(dump_order(ORDER))
+        open_job(folder.state, ORDER).close()
+    divide(tmp_path / "job", 4)
+    file = shared_file(tmp_path / "job")
+    assert file is not None
+    with ThreadPoolExecutor() as pool:
+        reports = [pool.submit(DatabaseJob(file, print).report, {"name": "hosts"}) for _ in range(3)]
     assert [report.result()["rows"] for report in reports] == [[]] * 3
 
 

@@ -9,6 +9,7 @@ from threading import Barrier
 import pytest
 
 from anabranch.crawler.job.folder import JobFolder, held_folder
+from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.operate import folderjob
 from anabranch.crawler.operate.folderjob import FolderJob
@@ -101,3 +102,11 @@ def test_what_only_several_workers_have_is_refused(job: Path) -> None:
     for call in (lambda: FolderJob(job).drain("a"), lambda: FolderJob(job).requeue("a")):
         with pytest.raises(UsageError, match=f"{job}: this needs a job with several workers"):
             call()
+
+
+def test_a_job_that_was_killed_before_its_seeds_were_queued_is_not_finished(job: Path) -> None:
+    """Nothing is queued, and nothing was ever done."""
+    with JobFolder.open(job) as folder:
+        open_job(folder.state, begun_order(job)).close()
+    facts = FolderJob(job).status()
+    assert (facts["is_finished"], facts["line"]) == (False, "not running; `anabranch crawl` resumes it")
