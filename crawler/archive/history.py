@@ -112,8 +112,10 @@ class FetchHistory(JournalSink):
                     payloads = self._writer.exec_driver_sql(_SOME_PAYLOADS, (PAYLOADS_HELD + 1,)).fetchall()
                     fetches = self._writer.exec_driver_sql(_SOME_FETCHED, (FETCHES_HELD + 1,)).fetchall()
                 self._hold([_PayloadRow(*row) for row in payloads], [_FetchedRow(*row) for row in fetches])
-                self._payloads.is_partial = len(payloads) > PAYLOADS_HELD
-                self._fetches.is_partial = len(fetches) > FETCHES_HELD
+                if len(payloads) > PAYLOADS_HELD:
+                    self._payloads.expect_more()
+                if len(fetches) > FETCHES_HELD:
+                    self._fetches.expect_more()
                 self._reader = connected(path, is_reader=True, pragmas=(_CACHE,))
             except BaseException:
                 self._writer.close()
@@ -284,11 +286,15 @@ class _Newest(Generic[_Key, _Value]):
     """The newest entries, up to a number. Two threads use it."""
 
     def __init__(self, capacity: int) -> None:
-        self.is_partial = False  #: the file has entries that were never put here
+        self._is_partial = False  # the file has entries that were never put here
         self._evicted = _EvictedKeys()
         self._capacity = capacity
         self._entries: OrderedDict[_Key, _Value] = OrderedDict()
         self._lock = threading.Lock()
+
+    def expect_more(self) -> None:
+        """The file has entries that are not put here: any key may be evicted."""
+        self._is_partial = True
 
     def get(self, key: _Key) -> _Value | None:
         with self._lock:
@@ -297,7 +303,7 @@ class _Newest(Generic[_Key, _Value]):
     def may_be_evicted(self, key: _Key) -> bool:
         """An entry of this key may be in the file and not here."""
         with self._lock:
-            return self.is_partial or key in self._evicted
+            return self._is_partial or key in self._evicted
 
     def put(self, key: _Key, value: _Value, chars: int) -> bool:
         """Hold an entry; False if it is too long, so that the file alone has it."""

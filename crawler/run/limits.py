@@ -181,7 +181,7 @@ class RunLimits:
         other = {cause for cause, key in _KEYS.items() if getattr(before, key) != getattr(order, key)}
         if before.on_limit != order.on_limit:
             other |= {*_KEYS}
-        self._run_state.lifted -= other
+        self._run_state.lifted.difference_update(other)
         self._allot_pages()
         for cause in other:
             self._run_state.resume(cause)
