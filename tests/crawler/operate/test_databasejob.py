@@ -23,6 +23,7 @@ from anabranch.crawler.run.shared_job import NoWorkers, SharedJob
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.crawler.run.verbs import JobIsRunning
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from tests.patience import HANG_S
 from tests.postgres_server import server
 
 ORDER = load_order(None, {"worker_lease": "500ms"}, [])
@@ -73,15 +74,19 @@ def test_a_worker_that_begins_meanwhile_is_asked(tmp_path: Path, place: str, mon
         assert DatabaseJob(place, print).report({"name": "hosts"})["by"] == "a"
 
 
-def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str) -> None:
+def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first."""
+    monkeypatch.setattr(stopped_verbs, "PATIENCE_S", HANG_S)
     with ThreadPoolExecutor() as pool:
         reports = [pool.submit(DatabaseJob(place, print).report, {"name": "hosts"}) for _ in range(3)]
     assert [report.result()["rows"] for report in reports] == [[]] * 3
 
 
-def test_two_commands_hold_a_stopped_job_of_processes_one_after_the_other(tmp_path: Path) -> None:
-    """As with a plain job."""
+def test_two_commands_hold_a_stopped_job_of_processes_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain job is held so, too."""
+    monkeypatch.setattr(stopped_verbs, "LOOKING_S", HANG_S)
     with JobFolder.open(tmp_path / "job") as folder:
         folder.write_order(dump_order(ORDER))
         open_job(folder.state, ORDER).close()
