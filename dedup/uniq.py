@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from typing import Any, Self
@@ -47,6 +48,10 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "dsbf": ("expected", "false_positive", "leaf_bits", "split_fan_out"),
     "exact": (),
 }
+
+
+#: The sizes of a DSBF are found by a search, and its parameters are asked for several times.
+_dsbf = lru_cache(maxsize=16)(DsbfParameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +129,7 @@ class UniqParameters:
     @property
     def dsbf(self) -> DsbfParameters:
         """The parameters of the DSBF. Raises: BadParameters."""
-        return DsbfParameters(**{name: getattr(self, name) for name in _PARAMETERS["dsbf"]})
+        return _dsbf(**{name: getattr(self, name) for name in _PARAMETERS["dsbf"]})
 
     @property
     def format(self) -> formatfile.Format:

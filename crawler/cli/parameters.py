@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -33,6 +34,7 @@ NO_KEYS = frozenset(
 _PLAIN_NAME = re.compile(r"\w[\w.,@+-]*")
 
 
+@cache  # typer reads each annotation several times
 def completed_from(*words: str) -> Callable[[str], list[str]]:
     """The completion of a value that is one of these words."""
 

@@ -307,7 +307,7 @@ def _with_changes(
 ) -> tuple[CrawlOrder, list[Layer], list[str]]:
     """The order with what an operator changed in it while the job lived; the layers of both; a line for each such change."""
     commanded = {f"{section}.{key}" for layer in layers if layer.is_command for section, key in layer.named_keys()}
-    changes = held_changes(lasting, order, commanded)
+    changes = held_changes(lasting, order, commanded) if lasting else []
     if not changes:
         return order, [*layers], []
     layers = [changes_layer(changes), *layers]
