@@ -39,7 +39,7 @@ URLS = {f"http://a.test{path}" for path in ("/", "/1", "/2", "/3", "/gone", "/sa
 _IMPATIENT = """
 import runpy, sys
 from anabranch.frontier.stores.sql import store
-journal.RETRY_S = store.RETRY_S = 0.3
+store.RETRY_S = 0.3
 runpy.run_module("anabranch", run_name="__main__", alter_sys=True)
 """
 
