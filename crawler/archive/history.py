@@ -323,6 +323,7 @@ class _EvictedKeys:
 
     Bloom filters, each for twice as many keys as the one before (Almeida et al. 2007). The places of a key come from one hash
     of 64 bits (Kirsch and Mitzenmacher 2006): that of Python, so nothing here outlives the process. O(1) a key and filter.
+    The filters of `dedup` have a folder and are made for many keys at once.
     """
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@ that is missing, cut or no TOML is damage; the copy is the remedy. A missing or 
 order ends with a comment, which distinguishes a cut file from an edit that removes the last lines.
 
 Changes that an operator made while the job lived are in `state/changes.json`, too, and survive a restart. The same command may
-go on with the job and name the value from before the change (`--limit 100`): then the change holds. If a command or an edit of
-the order names another value, that value holds. A default that the command line names (`--limit 0`) holds, too, since nobody
+go on with the job and name the value from before the change (`--limit 100`): then the change holds. Any other value that a
+command or an edit of the order names replaces the change. So does a default on the command line (`--limit 0`), since nobody
 names a default to begin a job.
 """
 

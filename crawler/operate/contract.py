@@ -122,7 +122,7 @@ class OperatedJob(Protocol):
         """Queue a worker's lost pages again; how many. Raises: UsageError, also for a job that one process crawls."""
 
     def listed(self) -> Facts | None:
-        """The status for a list of jobs; None for a job that nobody crawls, whose files tell more cheaply.
+        """Return the status for a list of jobs; None if nobody crawls the job: then its files tell the same for less.
 
         Raises: CrawlerError with a line for the list.
         """

@@ -56,10 +56,10 @@ _ENDED = "workers that were told to end do not come back by themselves"
 _LOOK_S = 0.2
 
 
-def _asks_who_begins(
+def _again_if_a_worker_begins(
     method: Callable[Concatenate[DatabaseJob, P], T],
 ) -> Callable[Concatenate[DatabaseJob, P], T]:
-    """Call the method again when a worker has begun after none was found at work, and before the job was held."""
+    """Call the method again if a worker begins after the method has found none, and before it holds the job."""
 
     @wraps(method)
     def asked(job: DatabaseJob, /, *given: P.args, **named: P.kwargs) -> T:
@@ -121,7 +121,7 @@ class DatabaseJob:
                 wait_until_free(job.folder)
             return job.status()
 
-    @_asks_who_begins
+    @_again_if_a_worker_begins
     def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
         """To the workers, or to the rows. A job in a database runs again if any was queued."""
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
@@ -148,7 +148,7 @@ class DatabaseJob:
             job.want_run()
             return found._replace(facts={**found.facts, "note": job.limits_reached(is_running=found.is_running)})
 
-    @_asks_who_begins
+    @_again_if_a_worker_begins
     def retry_skipped(self) -> VerbAnswer:
         """By the workers, each for what it has skipped; of processes of this machine, in their files if none is at work."""
         with self._shared(reads=False) as job:
@@ -175,7 +175,7 @@ class DatabaseJob:
         with self._shared(reads=False) as job:
             return job.change_order(settings)
 
-    @_asks_who_begins
+    @_again_if_a_worker_begins
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """By the workers whom the verb concerns, or on the whole job if none is at work."""
         with self._shared(reads=verb in READING) as job:
@@ -205,7 +205,7 @@ class DatabaseJob:
             found, _ = job.answers_soon(REPORT, {"name": "workers", "limit": limit})
             return [row for facts in found for row in facts["rows"]][:limit]
 
-    @_asks_who_begins
+    @_again_if_a_worker_begins
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report of the whole job."""
         with self._shared(reads=True) as job:

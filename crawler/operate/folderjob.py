@@ -251,7 +251,7 @@ class FolderJob:
     def listed(self) -> Facts | None:
         """Ask the crawl. Raises: CrawlerError while it is being opened or closed, or if its order is damaged."""
         if not who_holds(self.directory)[0]:
-            order_file(self.directory)
+            order_file(self.directory)  # a damaged one is reported
             return None
         status = self.running_status()
         if status is None:

@@ -153,7 +153,11 @@ class CrawlController:
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
         self._run_state.stop(ending, at_once=at_once)
-        if self._parts is not None:  # before visits that wait for a ticket give their leases back
+        self._stop_leasing()
+
+    def _stop_leasing(self) -> None:
+        """Begin no visit any more; those that wait for a ticket give their leases back, which nobody may get then."""
+        if self._parts is not None:
             self._parts.frontier.stop_leasing()
             self._parts.limits.tickets.end()
         self._member.stop()  # it may be joining, and wait for the server
@@ -310,11 +314,9 @@ class CrawlController:
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 return
-            parts.frontier.stop_leasing()
-            parts.limits.tickets.end()
+            self._stop_leasing()
             if parts.delivery is not None:
                 parts.delivery.end()
-            self._member.stop()
             ends, patience_s = {hurried, ended}, self._order.fetch.timeout_s
             done, _ = await asyncio.wait(ends, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
             if parts.delivery is not None and not done:  # pages that a program has not seen yet wait for it

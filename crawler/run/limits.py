@@ -70,7 +70,7 @@ class PageTickets:
         return self.is_limited and self._free <= 0
 
     async def take(self) -> bool:
-        """Wait for a ticket; False: there is none, and the visit gives its lease back."""
+        """Wait for a ticket. Returns False if the visit is to give its lease back, since there will be none."""
         self._was_asked = True
         if self._is_ended or self._is_refusing:
             return False
@@ -162,7 +162,7 @@ class RunLimits:
         before: UsedLimits | None,
         on_short: Callable[[], None],
     ) -> None:
-        """`before`: what earlier runs have used. None: other workers use them, too; `hold` is told what all have used.
+        """`before`: the amounts that earlier runs have used; None if other workers crawl the job, too, whose sums `hold` gets.
 
         `on_short` is called when a page waits for its ticket.
         """
@@ -201,7 +201,7 @@ class RunLimits:
             self.hold(used)
 
     def used(self) -> UsedLimits | None:
-        """What this run and those before it have used; None: other workers use them, too."""
+        """Return the amounts that this run and earlier ones have used; None if other workers crawl the job, too."""
         if self._before is None:
             return None
         pages, fetched_bytes, _ = self._before

@@ -31,7 +31,7 @@ ORDER = load_order(None, {"worker_lease": "500ms"}, [])
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[str]:
-    """A job in a database that nobody crawls."""
+    """Yield the URL of a stopped job's database."""
     with server() as url:
         place = url.replace(":@", "@")
         with JobFolder.open(tmp_path / "job") as folder:
