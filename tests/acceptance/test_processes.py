@@ -354,9 +354,12 @@ async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
     """Each writes files of its own, and mends its own after a kill, while the others write."""
     web.delay_s = 0.2
     process = await start(*crawl_of(tmp_path, web, "--warc"), cwd=tmp_path)
-    for kill in range(2):
-        await archived_by(tmp_path / "job", str(kill + 1))
-        os.kill(workers(process.pid)[kill], signal.SIGKILL)
+    killed = set()
+    for worker in ("1", "2"):
+        await archived_by(tmp_path / "job", worker)
+        victim = next(pid for pid in workers(process.pid) if pid not in killed)  # the oldest: who replaces one comes last
+        os.kill(victim, signal.SIGKILL)
+        killed.add(victim)
     check_whole(await ended(process), tmp_path)
     archive = archived(tmp_path / "job")
     assert {name.name.split("-")[1] for name in archive.files} == {"1", "2"}
