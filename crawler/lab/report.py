@@ -1,9 +1,14 @@
-"""The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command shows it."""
+"""The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command shows it.
+
+And the interval without which no sentence says that one thing is faster than another.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -65,6 +70,24 @@ class LabReport:
     closing: tuple[str, ...]  #: the conclusions, one sentence a line
     csv_tables: tuple[Table, ...] = ()  #: long ones, for the CSV file only
     data: Mapping[str, object] | None = None  #: all measurements, in the form of JSON; None: not available
+
+
+#: Fewest alternated rounds of a verdict.
+LEAST_ROUNDS = 9
+_RESAMPLES = 2_000
+
+
+def interval(figures: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the median of figures, such as the ratios of two contestants in each round.
+
+    By the bootstrap: the 2.5 and 97.5 percentiles of the medians of 2,000 resamples (Efron, Annals of Statistics 7, 1979). None
+    of fewer than two figures. Equal figures give equal intervals. Cost: a few ms.
+    """
+    if len(figures) < 2:
+        return None
+    draw = random.Random(0)  # noqa: S311 - no secret
+    medians = sorted(statistics.median(draw.choices(figures, k=len(figures))) for _ in range(_RESAMPLES))
+    return medians[_RESAMPLES // 40], medians[-_RESAMPLES // 40 - 1]
 
 
 def shown(cell: Cell) -> str:

@@ -37,6 +37,7 @@ TAKE = {
     "pages": ("crawl", "profile"),
     "loop": ("crawl", "profile"),
     "peers": ("crawl",),
+    "resume": ("crawl",),
     "compiled": ("frontier",),
 }
 
@@ -163,6 +164,12 @@ def _parser() -> argparse.ArgumentParser:
     crawling.add_argument("--loop", choices=("asyncio", "uvloop"), help="everyone's event loop (default: asyncio)")
     crawling.add_argument(
         "--peers", type=Path, help="crawl: where the peers' environments are, or are made (default: a cache)"
+    )
+    crawling.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="crawl: keep finished crawls in FILE, and do not run those in it again",
     )
     return parser
 

@@ -22,6 +22,7 @@ class Row:
     unit: str  #: of `measured` and `target`: "URLs/s", "ms", "bytes", "s", "" …
     target: float | None = None
     is_bound: bool = False  #: the target is the most that is allowed, not the least
+    interval: tuple[float, float] | None = None  #: that holds the true figure with 95 %; None: unknown
     note: str = ""  #: an explanation for the reader
 
 
@@ -49,13 +50,17 @@ class Judged:
 
     @property
     def verdict(self) -> str:
-        """`met`, `falls short`, `not run`, or nothing where there is no target."""
+        """`met`, `falls short`, `undecided`, `not run`, or nothing where there is no target.
+
+        A row with an interval is undecided if its target is within that: more rounds decide.
+        """
         row, scaled = self.row, self.scaled
         if scaled is None:
             return "not run"
         if row.target is None:
             return ""
-        return "met" if (scaled <= row.target if row.is_bound else scaled >= row.target) else "falls short"
+        met = {figure <= row.target if row.is_bound else figure >= row.target for figure in row.interval or (scaled,)}
+        return "undecided" if len(met) > 1 else "met" if met == {True} else "falls short"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,7 @@ class Wishes:
     pages: int = 3_000  #: of the site
     loop: str = "asyncio"  #: the event loop of everyone: asyncio or uvloop
     peers: Path | None = None  #: where the peers' environments are; None: in the user's cache
+    resume: Path | None = None  #: a file with the finished crawls of an earlier run, which are not run again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -357,7 +357,9 @@ async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
     killed = set()
     for worker in ("1", "2"):
         await archived_by(tmp_path / "job", worker)
-        victim = next(pid for pid in workers(process.pid) if pid not in killed)  # the oldest: who replaces one comes last
+        victim = next(
+            pid for pid in workers(process.pid) if pid not in killed
+        )  # the oldest: who replaces one comes last
         os.kill(victim, signal.SIGKILL)
         killed.add(victim)
     check_whole(await ended(process), tmp_path)

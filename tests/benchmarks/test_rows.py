@@ -65,3 +65,12 @@ def test_the_small_version_takes_a_twentieth_of_the_keys() -> None:
     """`--quick` changes the counts and nothing else."""
     settings = [Setting(folder=Path(), is_quick=is_quick, say=print) for is_quick in (False, True)]
     assert [setting.count(1000) for setting in settings] == [1000, 50]
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"), [((0.9, 1.2), "undecided"), ((1.0, 1.2), "met"), ((0.7, 0.9), "falls short")]
+)
+def test_a_target_within_the_interval_is_undecided(interval: tuple[float, float], verdict: str) -> None:
+    """More rounds decide; an interval on one side of the target does."""
+    row = Row(name="r", what="w", measured=1.1, unit="x", target=1.0, interval=interval)
+    assert Judged(row=row, calibration=1.0, fastest=1.0).verdict == verdict

@@ -1,4 +1,4 @@
-"""`scripts/bench crawl`: the product, a bare loop, Scrapy and Crawlee, all on the same site, in turns, on one core each.
+"""`scripts/bench crawl`: the product, a bare loop and other crawlers, all on the same site, in turns, on one core each.
 
 `contestants.py` has the contestants and their commands, `programs/` those that are not commands of the product. `observing.py`
 runs one crawl and measures it from outside, `race.py` makes rounds of crawls and rows of results, `peers.py` sets up the peers'
@@ -7,7 +7,7 @@ environments. The site is `scripts/benchmarks/site`.
 
 from __future__ import annotations
 
-from scripts.benchmarks.crawl import knowing, memory, speed, stores
+from scripts.benchmarks.crawl import knowing, memory, size, speed, stores, strangers
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
@@ -19,5 +19,8 @@ GROUPS: tuple[Group, ...] = (
     Group(name="server", what="the server and the bare loop", run=speed.server),
     Group(name="memory", what="crawls of 20,000 pages and of 200,000", run=memory.grown),
     Group(name="postgres", what="a page's cost in PostgreSQL and in SQLite", run=stores.compared),
+    Group(name="size", what="30,000 pages and 300,000, beside the bare loop", run=size.size),
+    Group(name="hosts", what="30,000 hosts of a page each, beside the bare loop", run=size.hosts),
+    Group(name="strangers", what="Colly, spider, wget2 and Heritrix on 30,000 pages", run=strangers.strangers),
     Group(name="grown", what="a page's cost with 10,000 URLs known and with 10 million", run=knowing.grown),
 )

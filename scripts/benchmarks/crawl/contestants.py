@@ -40,6 +40,7 @@ class Contestant:
     #: The command line of a crawl. Raises: PeerMissing.
     command: Callable[[Task], Sequence[str]]
     environment: dict[str, str] = field(default_factory=dict)
+    strays: bool = False  #: it may request other paths, such as robots.txt, and a page more than once
 
 
 def _program(name: str, peer: str = "", *options: str) -> Callable[[Task], Sequence[str]]:

@@ -49,6 +49,11 @@ class Use:
         """Processor seconds between two instants."""
         return self._cpu_at(last_s) - self._cpu_at(first_s)
 
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds of the whole run."""
+        return self.notes[-1].cpu_s if self.notes else 0.0
+
     def own_peak_bytes(self) -> int:
         """The maximum of RssAnon."""
         return max((note.own_bytes for note in self.notes), default=0)

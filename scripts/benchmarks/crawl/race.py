@@ -6,14 +6,17 @@ in which the bare loop had less than 80 % of its core was shared with others: it
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
+from anabranch.crawler.lab.report import interval
 from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
 from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
 from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
@@ -27,6 +30,8 @@ from scripts.benchmarks.site.tally import Tally
 UNSHARED = 0.8
 #: CPU time of crawls that used less is not compared: the kernel reports it in steps of 10 ms.
 TOLD_CPU_S = 0.2
+#: The kernel reports CPU time in steps, so that of a short crawl may be 0.
+_LEAST_US = 0.01
 #: Serves a site on these cores until the block ends.
 Serve = Callable[[Site, Set[int]], AbstractContextManager[Server]]
 
@@ -38,6 +43,9 @@ class Result:
     pages_per_s: float  #: from the first request to the last
     cpu_us: float  #: of a page, in the same time
     cpu_s: float  #: of all pages
+    steady_per_s: float  #: pages/s, of the middle three fifths of the pages
+    steady_us: float  #: CPU time of one of them
+    whole_us: float  #: CPU time of a page from the process's start to its end
     share: float  #: of its cores that it had: 1 is all of one core
     peak_bytes: int
     own_bytes: int  #: RssAnon at its most
@@ -52,6 +60,9 @@ class Compared:
     name: str
     over: str
     target: float | None = None
+    by_cpu: bool = (
+        False  #: by the CPU time of a page of the steady state, which other work on the machine disturbs less
+    )
 
 
 @dataclass(slots=True)
@@ -80,9 +91,9 @@ def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
     task.server.tally()
     used = observe(command, pinned, contestant.environment)
     tally = task.server.tally()
-    if fault := tally.fault(task.server.site.pages):
+    if fault := tally.fault(task.server.site.pages, may_repeat=contestant.strays):
         raise CrawlFailed(fault)
-    if tally.others:
+    if tally.others and not contestant.strays:
         raise CrawlFailed(f"{tally.others:,} requests were for what is no page")
     return result_of(tally, used)
 
@@ -96,12 +107,50 @@ def result_of(tally: Tally, used: Use) -> Result:
         pages_per_s=tally.pages / tally.took_s,
         cpu_us=1e6 * cpu_s / tally.pages,
         cpu_s=cpu_s,
+        **_steady(tally, used),
+        whole_us=1e6 * used.cpu_s / tally.pages,
         share=cpu_s / tally.took_s,
         peak_bytes=used.peak_bytes,
         own_bytes=used.own_peak_bytes(),
         own_last_bytes=used.own_bytes_at(tally.last_s),
         took_s=used.took_s,
     )
+
+
+def _steady(tally: Tally, used: Use) -> dict[str, float]:
+    """Figures of the middle three fifths of the pages; of all if they are too few to tell."""
+    share, first_s, last_s = 0.6, tally.steady_from_s, tally.steady_to_s
+    if first_s == last_s:
+        share, first_s, last_s = 1.0, tally.first_s, tally.last_s
+    pages = share * tally.pages
+    return {
+        "steady_per_s": pages / (last_s - first_s),
+        "steady_us": 1e6 * used.cpu_between_s(first_s, last_s) / pages,
+    }
+
+
+class Kept:
+    """Finished crawls, in a file of one JSON object a line if there is a path, so that an interrupted run goes on."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._results: dict[str, Result] = {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path and path.exists() else ():
+            found = json.loads(line)
+            crawl = found.pop("crawl")
+            self._results[crawl] = Result(**found)
+
+    def __contains__(self, crawl: object) -> bool:
+        return crawl in self._results
+
+    def __getitem__(self, crawl: str) -> Result:
+        return self._results[crawl]
+
+    def __setitem__(self, crawl: str, result: Result) -> None:
+        self._results[crawl] = result
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"crawl": crawl} | asdict(result)) + "\n")
 
 
 def raced(
@@ -120,16 +169,22 @@ def raced(
     `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for;
     `serve`: by what, if not by nginx where it is there and the site fits.
     """
-    outcome = Outcome(results={one.name: [] for one in contestants})
+    outcome, kept = Outcome(results={one.name: [] for one in contestants}), Kept(setting.wishes.resume)
     servers, pinned = pinned_to or cores()
     serve = serve or (partial(nginx.serving, folder=setting.folder) if nginx.fits(site) else process.serving)
-    with serve(site, servers) as server:
-        outcome.server = server.program
-        task = task_of(server, setting)
+    with ExitStack() as running:
+        task: Task | None = None
         for number in range(rounds or setting.rounds):
             for one in contestants[:: -1 if number % 2 else 1]:
-                if one.name not in outcome.faults:
-                    _tried(one, task, outcome, lambda one, task: crawled(one, task, pinned), setting.say)
+                crawl = f"{site.text} {setting.wishes.loop} {one.name} {number}"
+                if crawl in kept:
+                    outcome.results[one.name].append(kept[crawl])
+                elif one.name not in outcome.faults:
+                    task = task or task_of(running.enter_context(serve(site, servers)), setting)
+                    outcome.server = task.server.program
+                    result = _tried(one, task, outcome, lambda one, task: crawled(one, task, pinned), setting.say)
+                    if result is not None:
+                        kept[crawl] = result
     return outcome
 
 
@@ -145,7 +200,7 @@ def _tried(
     outcome: Outcome,
     crawl: Callable[[Contestant, Task], Result],
     say: Callable[[str], None],
-) -> None:
+) -> Result | None:
     folder = task.folder / one.name
     folder.mkdir()
     try:
@@ -154,11 +209,12 @@ def _tried(
         outcome.faults[one.name] = str(error)
         del outcome.results[one.name]
         say(f"{one.name}: {error}")
-    else:
-        outcome.results[one.name].append(result)
-        say(f"{one.name}: {result.pages_per_s:,.0f} pages/s, {result.cpu_us:,.0f} µs of CPU a page")
+        return None
     finally:
         shutil.rmtree(folder)
+    outcome.results[one.name].append(result)
+    say(f"{one.name}: {result.pages_per_s:,.0f} pages/s, {result.cpu_us:,.0f} µs of CPU a page")
+    return result
 
 
 def rows(group: str, contestants: Sequence[Contestant], ratios: Sequence[Compared], outcome: Outcome) -> Iterator[Row]:
@@ -190,22 +246,31 @@ def _figures(name: str, what: str, results: Sequence[Result], more: str) -> Iter
 
 
 def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
-    """The ratio of two contestants by the clock; its note has that by CPU time, the spread, and whether it is a hint."""
+    """The ratio of two contestants, with its interval; its note has the spread, and whether it is a hint.
+
+    By the clock, and the note has that by CPU time; or the reverse.
+    """
     name = f"{group}/{asked.name}-{asked.over}-x"
     missing = [who for who in (asked.name, asked.over) if who not in outcome.results]
-    what = f"pages/s, {asked.name} / {asked.over}"
+    what = f"{'CPU a page' if asked.by_cpu else 'pages/s'}, {asked.name} / {asked.over}"
     if missing:
         return Row(name=name, what=what, measured=None, unit="x", note=f"there is no figure of {' and '.join(missing)}")
     clock = _ratios(outcome.results, asked, lambda result: result.pages_per_s)
+    cpu = _ratios(outcome.results, asked, lambda result: 1 / max(result.steady_us, _LEAST_US))
+    found = cpu if asked.by_cpu else clock
+    between = interval(found)
+    spread = f"{min(found):.3g} to {max(found):.3g} in {len(found)} rounds"
     return Row(
         name=name,
         what=what,
-        measured=statistics.median(clock),
+        measured=statistics.median(found),
         unit="x",
         target=asked.target,
-        note=f"{min(clock):.3g} to {max(clock):.3g} in {len(clock)} rounds"
-        + _by_cpu(outcome.results, asked)
-        + _hint(outcome.shared, len(clock)),
+        interval=between,
+        note=spread
+        + (f"; 95 %: {between[0]:.3g} to {between[1]:.3g}" if between else "")
+        + (f"; by the clock {statistics.median(clock):.3g}" if asked.by_cpu else _by_cpu(outcome.results, asked))
+        + _hint(outcome.shared, len(found)),
     )
 
 

@@ -26,8 +26,8 @@ from scripts.benchmarks.site import pages
 from scripts.benchmarks.site.process import Server
 from scripts.benchmarks.site.tally import Counting, Tally
 
-#: More files take too long to write; the small server makes such pages on request.
-_FILES = 50_000
+#: More files take minutes to write; the small server makes such pages on request.
+_FILES = 300_000
 _CONNECTIONS = 4096
 #: Requested before counting: earlier requests are in the log by then. There is no such page.
 _MARK = "/counted"

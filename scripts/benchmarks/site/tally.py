@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+_PAGES = b"/pages/"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
@@ -15,10 +17,12 @@ class Tally:
     repeated: int = 0  #: requests for a page beyond its first
     first_s: float = 0.0  #: epoch seconds of the first request for a page
     last_s: float = 0.0  #: and of the last one
+    steady_from_s: float = 0.0  #: when a fifth of the pages had been requested
+    steady_to_s: float = 0.0  #: when four fifths had been
 
-    def fault(self, pages: int) -> str:
-        """The error if this was not a whole crawl of so many pages; empty if each was fetched once."""
-        if self.pages == pages and not self.repeated:
+    def fault(self, pages: int, *, may_repeat: bool = False) -> str:
+        """The error if this was not a whole crawl of so many pages; empty if each was fetched, and fetched once."""
+        if self.pages == pages and (may_repeat or not self.repeated):
             return ""
         return f"{self.pages:,} of {pages:,} pages were fetched, {self.repeated:,} times one more than once"
 
@@ -35,17 +39,20 @@ class Counting:
     _times: dict[bytes, int] = field(default_factory=dict)
     _first_s: float = 0.0
     _last_s: float = 0.0
+    _pages_s: list[float] = field(default_factory=list)  #: the first request for each page, in order
 
     def add(self, path: bytes, now_s: float) -> None:
         """Count a request."""
-        self._times[path] = self._times.get(path, 0) + 1
+        times = self._times[path] = self._times.get(path, 0) + 1
+        if times == 1 and path.startswith(_PAGES):
+            self._pages_s.append(now_s)
         self._last_s = now_s
         if not self._first_s:
             self._first_s = now_s
 
     def take(self) -> Tally:
         """The requests since the last call."""
-        pages = {path: times for path, times in self._times.items() if path.startswith(b"/pages/")}
+        pages = {path: times for path, times in self._times.items() if path.startswith(_PAGES)}
         requests, known = sum(self._times.values()), sum(pages.values())
         tally = Tally(
             requests=requests,
@@ -54,6 +61,11 @@ class Counting:
             repeated=known - len(pages),
             first_s=self._first_s,
             last_s=self._last_s,
+            steady_from_s=self._reached_s(1),
+            steady_to_s=self._reached_s(4),
         )
-        self._times, self._first_s, self._last_s = {}, 0.0, 0.0
+        self._times, self._pages_s, self._first_s, self._last_s = {}, [], 0.0, 0.0
         return tally
+
+    def _reached_s(self, fifths: int) -> float:
+        return self._pages_s[len(self._pages_s) * fifths // 5] if self._pages_s else 0.0

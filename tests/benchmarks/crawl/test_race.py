@@ -24,10 +24,13 @@ from scripts.benchmarks.crawl.contestants import (
     Task,
     ours,
 )
-from scripts.benchmarks.crawl.race import Compared, Outcome, Result, raced, ratio, rows
+from scripts.benchmarks.crawl.observing import Note, Use
+from scripts.benchmarks.crawl.race import Compared, Kept, Outcome, Result, raced, ratio, result_of, rows
 from scripts.benchmarks.rows import Setting, Wishes
 from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
+from scripts.benchmarks.site.process import Server
+from scripts.benchmarks.site.tally import Counting
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 
@@ -37,6 +40,9 @@ def result(pages_per_s: float, *, cpu_us: float = 100.0, cpu_s: float = 1.0, sha
         pages_per_s=pages_per_s,
         cpu_us=cpu_us,
         cpu_s=cpu_s,
+        steady_per_s=pages_per_s,
+        steady_us=cpu_us,
+        whole_us=cpu_us,
         share=share,
         peak_bytes=1 << 20,
         own_bytes=1 << 19,
@@ -76,6 +82,44 @@ def test_crawls_that_were_too_short_are_not_compared_by_cpu_time() -> None:
     assert "by CPU time 1" in ratio("one-host", asked, held).note
     held.results["bare"][1] = result(2, cpu_us=0.0, cpu_s=0.0)
     assert "CPU" not in ratio("one-host", asked, held).note
+
+
+def test_a_ratio_by_cpu_time_is_that_of_the_steady_state() -> None:
+    """Half the CPU time is a ratio of 2, whatever the clock says."""
+    held = Outcome(results={"durable": [result(1, cpu_us=50.0)] * 3, "bare": [result(2, cpu_us=100.0)] * 3})
+    found = ratio("size", Compared(name="durable", over="bare", by_cpu=True), held)
+    assert (found.measured, found.interval) == (2.0, (2.0, 2.0))
+    assert "by the clock 0.5" in found.note
+
+
+def test_finished_crawls_are_not_run_again(tmp_path: Path) -> None:
+    """Those in the file of an interrupted run count; no server is started for them."""
+    kept = Kept(tmp_path / "crawls.jsonl")
+    site, asked = (
+        Site(pages=5),
+        replace(setting(tmp_path, 5), wishes=Wishes(rounds=1, resume=tmp_path / "crawls.jsonl")),
+    )
+    kept[f"{site.text} asyncio bare 0"] = result(7)
+    held = raced(site, (BARE,), asked, serve=_unreachable)
+    assert held.results == {"bare": [result(7)]}
+
+
+def _unreachable(site: Site, cores: Set[int]) -> AbstractContextManager[Server]:
+    raise AssertionError(f"{site} is served on {cores}")
+
+
+def test_a_fifth_of_the_pages_at_each_end_is_no_steady_state() -> None:
+    """A page a second: 6 of 10 pages are counted between the third and the ninth."""
+    counting = Counting()
+    for number in range(10):
+        counting.add(f"/pages/{number}.html".encode(), 100.0 + number)
+    tally = counting.take()
+    assert (tally.steady_from_s, tally.steady_to_s) == (102.0, 108.0)
+    used = Use(
+        notes=[Note(at_s=float(at), cpu_s=at - 100.0, own_bytes=0) for at in range(100, 111)], peak_bytes=1, took_s=10.0
+    )
+    found = result_of(tally, used)
+    assert (found.steady_per_s, found.steady_us, found.whole_us) == (1.0, 1e6, 1e6)
 
 
 def test_who_could_not_crawl_is_named_with_the_reason() -> None:

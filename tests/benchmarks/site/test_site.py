@@ -158,7 +158,12 @@ def test_a_port_is_free_on_all_addresses() -> None:
 @needs_nginx
 def test_nginx_serves_folders_alone() -> None:
     """Pages that are made when they are asked for are the small server's."""
-    sites = (Site(pages=3000), Site(pages=3000, hosts=200, is_named=True), Site(pages=200_000), Site(pages=9, known=9))
+    sites = (
+        Site(pages=3000),
+        Site(pages=3000, hosts=200, is_named=True),
+        Site(pages=2_000_000),
+        Site(pages=9, known=9),
+    )
     assert [nginx.fits(site) for site in sites] == [True, True, False, False]
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from anabranch.crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, shown
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, interval, shown
 from tests.rows import each_row
 
 
@@ -51,3 +51,18 @@ def test_tables_of_a_csv_are_parted_by_an_empty_line() -> None:
     text = csv_of([table("one", (1, 2)), table("two", (3, 4))])
     assert text == 'one\r\na,"b, c"\r\n1,2\r\n\r\ntwo\r\na,"b, c"\r\n3,4\r\n'
     assert csv_of([]) == ""
+
+
+def test_an_interval_holds_the_median_and_narrows_with_the_rounds() -> None:
+    """Nine rounds that agree leave little doubt; two that differ leave all between them."""
+    ratios = [0.97, 0.98, 1.0, 1.01, 1.01, 1.02, 1.03, 1.05, 1.4]
+    low, high = interval(ratios)
+    assert 0.97 <= low < 1.01 < high < 1.4
+    assert interval([0.5, 2.0]) == (0.5, 2.0)
+
+
+def test_one_figure_has_no_interval() -> None:
+    """Its error is unknown, so nothing is said of it."""
+    assert interval([1.0]) is None
+    assert interval([]) is None
+    assert interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
