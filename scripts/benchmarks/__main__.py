@@ -38,6 +38,7 @@ TAKE = {
     "loop": ("crawl", "profile"),
     "peers": ("crawl",),
     "resume": ("crawl",),
+    "picture": ("crawl",),
     "compiled": ("frontier",),
 }
 
@@ -164,6 +165,9 @@ def _parser() -> argparse.ArgumentParser:
     crawling.add_argument("--loop", choices=("asyncio", "uvloop"), help="everyone's event loop (default: asyncio)")
     crawling.add_argument(
         "--peers", type=Path, help="crawl: where the peers' environments are, or are made (default: a cache)"
+    )
+    crawling.add_argument(
+        "--picture", type=Path, metavar="FILE", help="crawl --only long: draw the curve into FILE (.png, .svg, .pdf)"
     )
     crawling.add_argument(
         "--resume",

@@ -71,6 +71,7 @@ class Wishes:
     pages: int = 3_000  #: of the site
     loop: str = "asyncio"  #: the event loop of everyone: asyncio or uvloop
     peers: Path | None = None  #: where the peers' environments are; None: in the user's cache
+    picture: Path | None = None  #: where the curve of a long crawl is drawn
     resume: Path | None = None  #: a file with the finished crawls of an earlier run, which are not run again
 
 

@@ -7,7 +7,7 @@ environments. The site is `scripts/benchmarks/site`.
 
 from __future__ import annotations
 
-from scripts.benchmarks.crawl import knowing, memory, size, speed, stores, strangers
+from scripts.benchmarks.crawl import knowing, long, memory, size, speed, stores, strangers
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
@@ -22,5 +22,7 @@ GROUPS: tuple[Group, ...] = (
     Group(name="size", what="30,000 pages and 300,000, beside the bare loop", run=size.size),
     Group(name="hosts", what="30,000 hosts of a page each, beside the bare loop", run=size.hosts),
     Group(name="strangers", what="Colly, spider, wget2 and Heritrix on 30,000 pages", run=strangers.strangers),
+    Group(name="long", what="a million pages on 10,000 hosts, by tenths", run=long.long),
+    Group(name="reopened", what="a job with half a million queued URLs is opened again", run=long.reopened),
     Group(name="grown", what="a page's cost with 10,000 URLs known and with 10 million", run=knowing.grown),
 )

@@ -76,7 +76,7 @@ class Use:
         return max(bisect_left(self.notes, at_s, key=lambda note: note.at_s) - 1, 0)
 
 
-def observe(command: Sequence[str], cores: Set[int], environment: dict[str, str], limit_s: float = 1800.0) -> Use:
+def observe(command: Sequence[str], cores: Set[int], environment: dict[str, str], limit_s: float = 7200.0) -> Use:
     """Run a command on these cores alone, and watch it and its children (blocks). Raises: CrawlFailed."""
     with tempfile.TemporaryFile() as said, _started(command, cores, environment, said.fileno()) as process:
         began, notes, peak = time.monotonic(), list[Note](), 0

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from anabranch.crawler.lab.report import interval
 from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
@@ -36,6 +38,13 @@ _LEAST_US = 0.01
 Serve = Callable[[Site, Set[int]], AbstractContextManager[Server]]
 
 
+class Tenth(NamedTuple):
+    """A tenth of the pages of a crawl."""
+
+    cpu_us: float  #: of a page
+    own_bytes: int  #: RssAnon at its end
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One crawl."""
@@ -51,6 +60,7 @@ class Result:
     own_bytes: int  #: RssAnon at its most
     own_last_bytes: int  #: RssAnon when the last page was asked for
     took_s: float  #: from the process's start to its end
+    tenths: tuple[Tenth, ...] = ()  #: of the pages, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +124,16 @@ def result_of(tally: Tally, used: Use) -> Result:
         own_bytes=used.own_peak_bytes(),
         own_last_bytes=used.own_bytes_at(tally.last_s),
         took_s=used.took_s,
+        tenths=tuple(
+            Tenth(10e6 * used.cpu_between_s(first_s, last_s) / tally.pages, used.own_bytes_at(last_s))
+            for first_s, last_s in pairwise(tally.tenths_s)
+        ),
     )
 
 
 def _steady(tally: Tally, used: Use) -> dict[str, float]:
     """Figures of the middle three fifths of the pages; of all if they are too few to tell."""
-    share, first_s, last_s = 0.6, tally.steady_from_s, tally.steady_to_s
+    share, first_s, last_s = 0.6, tally.tenths_s[2], tally.tenths_s[8]
     if first_s == last_s:
         share, first_s, last_s = 1.0, tally.first_s, tally.last_s
     pages = share * tally.pages
@@ -138,7 +152,7 @@ class Kept:
         for line in path.read_text(encoding="utf-8").splitlines() if path and path.exists() else ():
             found = json.loads(line)
             crawl = found.pop("crawl")
-            self._results[crawl] = Result(**found)
+            self._results[crawl] = Result(**found | {"tenths": tuple(Tenth(*one) for one in found["tenths"])})
 
     def __contains__(self, crawl: object) -> bool:
         return crawl in self._results

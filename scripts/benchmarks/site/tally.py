@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _PAGES = b"/pages/"
@@ -17,8 +18,7 @@ class Tally:
     repeated: int = 0  #: requests for a page beyond its first
     first_s: float = 0.0  #: epoch seconds of the first request for a page
     last_s: float = 0.0  #: and of the last one
-    steady_from_s: float = 0.0  #: when a fifth of the pages had been requested
-    steady_to_s: float = 0.0  #: when four fifths had been
+    tenths_s: Sequence[float] = ()  #: when no page, a tenth of them, … and all had been requested
 
     def fault(self, pages: int, *, may_repeat: bool = False) -> str:
         """The error if this was not a whole crawl of so many pages; empty if each was fetched, and fetched once."""
@@ -61,11 +61,7 @@ class Counting:
             repeated=known - len(pages),
             first_s=self._first_s,
             last_s=self._last_s,
-            steady_from_s=self._reached_s(1),
-            steady_to_s=self._reached_s(4),
+            tenths_s=[self._pages_s[(len(pages) - 1) * tenths // 10] for tenths in range(11) if pages],
         )
         self._times, self._pages_s, self._first_s, self._last_s = {}, [], 0.0, 0.0
         return tally
-
-    def _reached_s(self, fifths: int) -> float:
-        return self._pages_s[len(self._pages_s) * fifths // 5] if self._pages_s else 0.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks import __main__ as bench
-from scripts.benchmarks.crawl import GROUPS, knowing, memory
+from scripts.benchmarks.crawl import GROUPS, knowing, long, memory
 from scripts.benchmarks.crawl.contestants import (
     BARE,
     CRAWLEE,
@@ -25,7 +25,7 @@ from scripts.benchmarks.crawl.contestants import (
     ours,
 )
 from scripts.benchmarks.crawl.observing import Note, Use
-from scripts.benchmarks.crawl.race import Compared, Kept, Outcome, Result, raced, ratio, result_of, rows
+from scripts.benchmarks.crawl.race import Compared, Kept, Outcome, Result, Tenth, raced, ratio, result_of, rows
 from scripts.benchmarks.rows import Setting, Wishes
 from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
@@ -109,17 +109,29 @@ def _unreachable(site: Site, cores: Set[int]) -> AbstractContextManager[Server]:
 
 
 def test_a_fifth_of_the_pages_at_each_end_is_no_steady_state() -> None:
-    """A page a second: 6 of 10 pages are counted between the third and the ninth."""
+    """A page a second: six tenths are between the second and the eighth."""
     counting = Counting()
-    for number in range(10):
+    for number in range(11):
         counting.add(f"/pages/{number}.html".encode(), 100.0 + number)
     tally = counting.take()
-    assert (tally.steady_from_s, tally.steady_to_s) == (102.0, 108.0)
+    assert tally.tenths_s == [100.0 + number for number in range(11)]
     used = Use(
-        notes=[Note(at_s=float(at), cpu_s=at - 100.0, own_bytes=0) for at in range(100, 111)], peak_bytes=1, took_s=10.0
+        notes=[Note(at_s=float(at), cpu_s=at - 100.0, own_bytes=0) for at in range(100, 112)], peak_bytes=1, took_s=10.0
     )
     found = result_of(tally, used)
-    assert (found.steady_per_s, found.steady_us, found.whole_us) == (1.0, 1e6, 1e6)
+    assert found.steady_per_s == pytest.approx(1.1)
+    assert found.steady_us == pytest.approx(6e6 / 6.6)
+    assert found.tenths == (Tenth(pytest.approx(10e6 / 11), 0),) * 10
+
+
+def test_a_long_crawl_is_judged_by_its_last_tenth_beside_the_second() -> None:
+    """The first tenth fills caches; the curve of all is in the notes, and drawn."""
+    tenths = tuple(Tenth(100.0 + number, number << 20) for number in range(10))
+    cpu, own = long.rows(1000, replace(result(5), tenths=tenths))
+    assert cpu.measured == pytest.approx(109 / 101)
+    assert own.measured == 8 << 20
+    assert "100, 101" in cpu.note
+    assert [panel.curves[0].x[-1] for panel in long.picture(1000, tenths).panels] == [1000, 1000]
 
 
 def test_who_could_not_crawl_is_named_with_the_reason() -> None:
