@@ -16,7 +16,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -191,7 +191,7 @@ def exchange_records(exchange: Exchange, warcinfo_id: str, ids: RecordIds) -> li
     records = [first]
     if sent := exchange.response.request:
         fields = common + b"Content-Type: application/http; msgtype=request\r\n"
-        records.append(Record("request", ids.new(), fields, request_head(sent)))
+        records.append(Record("request", ids.new(), fields, request_head(sent, exchange.response.secrets or ())))
     fields = common + b"Content-Type: application/warc-fields\r\n"
     records.append(Record("metadata", ids.new(), fields, metadata_block(exchange)))
     return records
@@ -229,12 +229,48 @@ def response_head(response: Response) -> bytes:
         is_wrong = field == b"transfer-encoding" or (field == b"content-length" and has_body and value.strip() != size)
         reframed |= is_wrong
         lines.append((b"X-Crawler-" if is_wrong else mark) + line)
+    if response.secrets is not None:
+        lines = _redacted(lines, response.secrets)
     length = b"Content-Length: " + size
     if reframed and has_body and length not in lines:
         lines.append(length)
     if _BREAKS_IN_BYTES.search(b"".join(lines)):  # rare
         lines = [_BREAKS_IN_BYTES.sub(b" ", line) for line in lines]
     return b"\r\n".join((*lines, b"", b""))
+
+
+#: In place of a value that others must not see.
+REDACTED = "redacted"
+_SETS_COOKIE = re.compile(rb"(set-cookie2?[ \t]*:).*", re.IGNORECASE | re.DOTALL)
+
+
+def _redacted(lines: Iterable[bytes], secrets: Iterable[bytes]) -> list[bytes]:
+    """The lines of a head without cookies and without these values."""
+    shown = [_SETS_COOKIE.sub(rb"\1 " + REDACTED.encode(), line) for line in lines]
+    for value in sorted(secrets, key=len, reverse=True):  # one may be a part of another
+        shown = [line.replace(value, REDACTED.encode()) for line in shown]
+    return shown
+
+
+def without_secrets(exchange: Exchange) -> Exchange:
+    """The exchange with URLs that have no value of a login in them, as session ids in queries."""
+    secrets = sorted(exchange.response.secrets or (), key=len, reverse=True)
+    values = [value.decode("latin-1") for value in secrets]
+    texts = [exchange.url, exchange.via or "", *(url for url, _, _ in exchange.outlinks)]
+    if not any(value in text for value in values for text in texts):
+        return exchange
+
+    def hidden(text: str) -> str:
+        for value in values:
+            text = text.replace(value, REDACTED)
+        return text
+
+    return replace(
+        exchange,
+        url=hidden(exchange.url),
+        via=None if exchange.via is None else hidden(exchange.via),
+        outlinks=[(hidden(url), hop, context) for url, hop, context in exchange.outlinks],
+    )
 
 
 def _received(response: Response) -> list[tuple[bytes, bytes, bytes, bytes]]:
@@ -263,8 +299,10 @@ def _is_misread(line: bytes, number: int) -> bool:
     return not name.isascii() or name != name.strip(_READ_AS_SPACE)
 
 
-def request_head(sent: bytes) -> bytes:
+def request_head(sent: bytes, secrets: Iterable[bytes] = ()) -> bytes:
     """The request as sent, without credentials."""
+    for value in sorted(secrets, key=len, reverse=True):
+        sent = sent.replace(value, REDACTED.encode())
     small = sent.lower()
     if not any(field in small for field in SECRET_FIELDS):
         return sent

@@ -1,4 +1,7 @@
-"""The cookies of one run (RFC 6265), in memory only and bounded: a site that sets many loses its own oldest ones.
+"""The cookies of a job (RFC 6265), bounded: a site that sets many loses its own oldest ones.
+
+They are kept in a cookies.txt, the format of Netscape that browsers' add-ons, curl, wget and yt-dlp read and write: a line for
+each cookie, of seven fields with tabs between them. That file holds logins, so only its owner may read it (mode 0600).
 
 A cookie is never sent outside its site: the registrable domain, or the host without one. One that reaches beyond it, or that
 cannot be sent back unchanged, is ignored.
@@ -6,18 +9,25 @@ cannot be sent back unchanged, is ignored.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import structlog
+
 from anabranch.crawler.fetch.options import is_sendable
-from anabranch.frontier.policies.hosts import authority, domain_of, path_of
+from anabranch.crawler.outcomes.errors import OrderError, StorageError, storage_errors
+from anabranch.crawler.urls.parsing import canonical, host_of
+from anabranch.dedup.files.durable import replace_file
+from anabranch.frontier.policies.hosts import authority, domain_of, is_address, path_of
 
 #: The most cookies of one site, and bytes of their names, paths and values; more drop the oldest.
 MAX_PER_SITE = 50
@@ -27,7 +37,23 @@ MAX_COOKIE_BYTES = 4096
 MAX_PER_ANSWER = 50
 #: The most sites; one more drops the least recently used. With the bounds above: 80 MB at most.
 MAX_SITES = 10_000
+#: A larger cookies.txt is none of one user.
+MAX_FILE_BYTES = 16 << 20
+#: The file in the state folder of a job.
+COOKIES = "cookies.txt"
+#: Changed cookies are in the file after this time.
+SAVE_S = 5.0
 
+log = structlog.get_logger(__name__)
+
+_HEAD = "# Netscape HTTP Cookie File\n"
+#: Before the domain of a cookie that scripts must not read; other lines that begin with # are comments.
+_HTTP_ONLY = "#HttpOnly_"
+_FIELDS = 7
+_LEAST_SECRET_CHARS = 6
+_ADVICE = (
+    "a line of a cookies.txt has 7 fields with tabs between them: domain, subdomains, path, secure, expiry, name, value"
+)
 
 #: RFC 6265 section 5.1.1: what separates the tokens of a date.
 _DELIMITERS = re.compile(r"[\t\x20-/;-@\[-`{-~]+")
@@ -56,6 +82,7 @@ class _Cookie:
     is_host_only: bool
     is_secure: bool
     expires_s: float
+    is_http_only: bool = False  #: for browsers
 
     def fits(self, key: _Key, place: _Place, now_s: float) -> bool:
         is_host = key.domain == place.host or (not self.is_host_only and place.host.endswith("." + key.domain))
@@ -79,6 +106,12 @@ class Cookies:
 
     def __init__(self) -> None:
         self._sites: OrderedDict[str, OrderedDict[_Key, _Cookie]] = OrderedDict()
+        self._secret: set[str] = set()
+        self._changed: Callable[[], None] | None = None
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever a cookie is stored, changed or removed by an answer."""
+        self._changed = changed
 
     def __len__(self) -> int:
         return sum(map(len, self._sites.values()))
@@ -100,12 +133,64 @@ class Cookies:
             return
         for value in islice(values, MAX_PER_ANSWER):
             parsed = _parsed(value, place, now_s)
-            if parsed is not None:
-                self._keep(place.site, *parsed, now_s)
+            if parsed is not None and self._keep(place.site, *parsed, now_s) and self._changed is not None:
+                self._changed()
 
-    def _keep(self, site: str, key: _Key, cookie: _Cookie, now_s: float) -> None:
+    def is_secret(self, url: str) -> bool:
+        """Whether its site has cookies that the operator gave: they are a person's login."""
+        place = _place_of(url) if self._secret else None
+        return place is not None and place.site in self._secret
+
+    def values(self, url: str) -> frozenset[bytes]:
+        """The values of the cookies of this URL's site that are too long to be found anywhere by chance."""
+        place = _place_of(url)
+        found = () if place is None or place.site not in self._sites else self._sites[place.site].values()
+        return frozenset(one.value.encode() for one in found if len(one.value) >= _LEAST_SECRET_CHARS)
+
+    def load(self, text: str, place: str, now_s: float, *, is_secret: bool) -> None:
+        """Store the cookies of a cookies.txt; expired ones are left out. `is_secret`: the operator gave them.
+
+        Raises: OrderError, which names the line, for one that is no cookie, or that could not be sent back.
+        """
+        for number, line in enumerate(text.splitlines(), 1):
+            http_only = line.startswith(_HTTP_ONLY)
+            if not line.strip() or (line.startswith("#") and not http_only):
+                continue
+            try:
+                site, key, cookie = _read_line(line.removeprefix(_HTTP_ONLY), is_http_only=http_only)
+            except ValueError as error:
+                raise OrderError(f"{place}:{number}: {error}; {_ADVICE}") from error
+            self._keep(site, key, cookie, now_s)
+            if is_secret:
+                self._secret.add(site)
+
+    def dump(self, now_s: float) -> str:
+        """All cookies as a cookies.txt, those that are used least recently first.
+
+        One with a tab is left out: the format has no place for it.
+        """
+        lines = [
+            "\t".join(
+                (
+                    f"{_HTTP_ONLY if cookie.is_http_only else ''}{'' if cookie.is_host_only else '.'}{key.domain}",
+                    "FALSE" if cookie.is_host_only else "TRUE",
+                    key.path,
+                    "TRUE" if cookie.is_secure else "FALSE",
+                    "0" if cookie.expires_s == inf else str(int(cookie.expires_s)),
+                    key.name,
+                    cookie.value,
+                )
+            )
+            for jar in self._sites.values()
+            for key, cookie in jar.items()
+            if cookie.expires_s > now_s and "\t" not in key.path + key.name + cookie.value
+        ]
+        return _HEAD + "".join(f"{line}\n" for line in lines)
+
+    def _keep(self, site: str, key: _Key, cookie: _Cookie, now_s: float) -> bool:
+        """Store or remove a cookie; False if it was there as it is."""
         jar = self._sites.setdefault(site, OrderedDict())
-        jar.pop(key, None)
+        before = jar.pop(key, None)
         if cookie.expires_s > now_s:
             jar[key] = cookie
         while (
@@ -117,6 +202,91 @@ class Cookies:
             del self._sites[site]
         while len(self._sites) > MAX_SITES:
             self._sites.popitem(last=False)
+        return before != cookie
+
+
+class CookieFile:
+    """Keeps the cookies of a run in a cookies.txt, a moment after they change and when it is closed.
+
+    A file that cannot be written is a warning: the crawl goes on, and the next run asks for new cookies.
+    """
+
+    def __init__(self, path: Path, jar: Cookies, clock: Callable[[], float]) -> None:
+        """In a running loop. `clock`: epoch seconds."""
+        self._path = path
+        self._jar = jar
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_changed = False
+        self._has_failed = False
+        jar.watch(self._note_change)
+
+    async def close(self) -> None:
+        """Write what has changed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_changed:
+            await asyncio.to_thread(self._write, self._jar.dump(self._clock()))
+
+    def _note_change(self) -> None:
+        self._is_changed = True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._save)
+
+    def _save(self) -> None:
+        self._timer, self._is_changed = None, False
+        self._write(self._jar.dump(self._clock()))
+
+    def _write(self, text: str) -> None:
+        try:
+            with storage_errors(self._path):
+                replace_file(self._path, text.encode())
+        except StorageError as error:
+            if not self._has_failed:
+                log.warning("the cookies cannot be kept; the next run begins without new ones", reason=str(error))
+            self._has_failed = True
+
+
+def read_cookie_file(path: Path, jar: Cookies, now_s: float, *, is_secret: bool) -> None:
+    """Store the cookies of a cookies.txt in the jar. Raises: OrderError for one that cannot be read, or is none."""
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else None
+    except OSError as error:
+        raise OrderError(f"{path}: cannot be read: {error.strerror}") from error
+    if data is None:
+        raise OrderError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, so it is no cookies.txt")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise OrderError(f"{path}: is no text in UTF-8, so it is no cookies.txt") from error
+    jar.load(text, str(path), now_s, is_secret=is_secret)
+
+
+def _read_line(line: str, *, is_http_only: bool) -> tuple[str, _Key, _Cookie]:
+    """Return the site and the cookie of a line of a cookies.txt. Raises: ValueError that says what is wrong."""
+    fields = line.split("\t")
+    if len(fields) != _FIELDS:
+        raise ValueError(f"has {len(fields)} fields")
+    named, subdomains, path, secure, expiry, name, value = fields
+    site, domain, is_host_only = _domain_in_file(named, with_subdomains=subdomains.upper() == "TRUE")
+    if not path.startswith("/") or not name or not is_sendable(name + value) or ";" in name + value:
+        raise ValueError(f"the cookie {name[:100]!r} cannot be sent")
+    try:
+        expires_s = float(expiry)
+    except ValueError:
+        raise ValueError(f"the expiry {expiry[:100]!r} is no number of seconds since 1970") from None
+    cookie = _Cookie(value, is_host_only, secure.upper() == "TRUE", expires_s or inf, is_http_only)
+    return site, _Key(domain, path, name), cookie
+
+
+def _domain_in_file(named: str, *, with_subdomains: bool) -> tuple[str, str, bool]:
+    """Return the site and the host, and whether the cookie is for that host alone. Raises: ValueError."""
+    domain = named.removeprefix(".").lower()
+    site, url = domain_of(domain), canonical(f"http://{domain}/")
+    is_host_only = not with_subdomains or is_address(domain) or domain == "localhost"
+    if url is None or host_of(url) != domain or (site is None and not is_host_only):
+        raise ValueError(f"the domain {named[:100]!r} is no host that a cookie may be for")
+    return site or domain, domain, is_host_only
 
 
 def _place_of(url: str) -> _Place | None:
@@ -143,7 +313,8 @@ def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | No
     path = attributes.get("path", "")
     if not path.startswith("/"):
         path = place.path[: max(place.path.rfind("/"), 1)]  # the folder of the URL (section 5.1.4)
-    return _Key(domain or place.host, path, name), _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s))
+    cookie = _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s), "httponly" in attributes)
+    return _Key(domain or place.host, path, name), cookie
 
 
 def _may_set(domain: str, place: _Place, *, is_secure: bool) -> bool:

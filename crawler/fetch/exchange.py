@@ -218,8 +218,8 @@ class HttpExchange:
             self._break = error
             return take_after_break(content)
 
-    def response(self, start_s: float, end_s: float) -> Response:
-        """The answer that was read; start and end of the fetch in epoch seconds."""
+    def response(self, start_s: float, end_s: float, secrets: frozenset[bytes] | None = None) -> Response:
+        """The answer that was read; start and end of the fetch in epoch seconds. `secrets`: as `Response.secrets`."""
         head = self._head
         assert head is not None
         headers, raw_headers = head.headers, head.raw_headers
@@ -234,7 +234,7 @@ class HttpExchange:
             version=f"{head.version[0]}.{head.version[1]}",
             headers=headers,
             raw_headers=raw_headers,
-            sent=partial(without_credentials, self._request.data),
+            sent=partial(without_credentials, self._request.data, self._request.secret_fields),
             body=self._body,
             cuts=tuple(self._cuts),
             address=self._address if self._request.proxy is None else "",
@@ -243,6 +243,7 @@ class HttpExchange:
             has_surplus=self._has_surplus,
             received=self._received[:MAX_HEADERS],
             repairs=self._repairs,
+            secrets=secrets,
         )
 
 

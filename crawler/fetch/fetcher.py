@@ -20,7 +20,7 @@ from anabranch.crawler.fetch.connection_limits import ConnectionLimits, IdleConn
 from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts, Connector, HeadTooLong, SocksConnector
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
-from anabranch.crawler.fetch.options import Sites
+from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
 from anabranch.crawler.fetch.requests import RequestBuilder
 from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
@@ -108,8 +108,8 @@ class Fetcher:
         self._clock = clock
         self._may_send = may_send
         self._sites = Sites(options, sites)
-        self._cookies = Cookies()
-        self._requests = RequestBuilder(options, self._cookies)
+        self.cookies = Cookies()
+        self._requests = RequestBuilder(options, self.cookies)
         connections = connections or ConnectionLimits()
         self._max_busy = connections.busy
         self._idle = IdleConnections(connections.idle)  # of all connectors together
@@ -147,10 +147,10 @@ class Fetcher:
             request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
             await exchange.run(self._connector(proxy), keep_broken=keep_broken, wants_body=wants_body)
-            response = exchange.response(start_s, self._clock())
+            response = exchange.response(start_s, self._clock(), self._secrets_of(url, settings))
             self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
             if settings.cookies:
-                self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
+                self.cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
             return response
         except _FORESEEN as error:
             body.close()
@@ -166,9 +166,18 @@ class Fetcher:
             body.close()
             raise
 
+    def _secrets_of(self, url: str, settings: SiteSettings) -> frozenset[bytes] | None:
+        """The values of a login that is used for this URL; None if nothing of its answer is to be hidden."""
+        redact = self._options.redact
+        has_login = settings.secrets is not None or (settings.cookies and self.cookies.is_secret(url))
+        if redact == "none" or not (has_login or redact == "all"):
+            return None
+        values = frozenset[bytes]() if settings.secrets is None else settings.secrets.values
+        return values | self.cookies.values(url) if settings.cookies else values
+
     def cookies_for(self, url: str) -> str | None:
         """The Cookie field with which a URL would be asked for now; None where cookies are off."""
-        return self._cookies.header(url, self._clock()) if self._sites.of(url).cookies else None
+        return self.cookies.header(url, self._clock()) if self._sites.of(url).cookies else None
 
     def uses_proxy(self, url: str) -> bool:
         """Whether a proxy fetches this URL, and so resolves its host."""

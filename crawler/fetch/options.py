@@ -1,17 +1,20 @@
 """Settings and limits of fetches: the order's [fetch] as `FetchOptions`, and its [[site]] entries for parts of the web.
 
 A site names a part of the web by SURT prefixes. Of several that cover a URL the longest wins, for each setting and each header
-by itself; of equal ones the later. Passwords are read from environment variables: no order or log ever holds one.
+by itself; of equal ones the later. Passwords and secret headers are read from environment variables, or from files that only
+their owner may read: no order or log ever holds one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth, parse_proxy
 from anabranch.crawler.outcomes.errors import OrderError
@@ -28,7 +31,7 @@ _KEYS = MappingProxyType(
     {
         "accept-encoding": "[fetch] accept_encoding",
         "authorization": "user and password_env of a [[site]]",
-        "cookie": "[fetch] cookies",
+        "cookie": "[fetch] cookie_file, and secret_headers of a [[site]]",
         "if-modified-since": "[fetch] conditional",
         "if-none-match": "[fetch] conditional",
         "proxy-authorization": "[fetch] proxy and proxy_password_env",
@@ -90,7 +93,8 @@ class FetchOptions:
     max_body_bytes: int = 16 << 20  #: as they come, coded
     accept_encoding: tuple[str, ...] = ("gzip", "deflate", "br", "zstd")  #: requested if they can be decoded here
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  #: sent with each request
-    cookies: bool = False  #: kept in memory for the run
+    cookies: bool = False  #: kept, and sent back to their site
+    redact: Literal["all", "secrets", "none"] = "secrets"  #: whose logins archives hide
     referer: bool = False  #: send the page that links to the URL
     proxy: str = ""  #: `http://host:port`, `https://…` or `socks5://…`; empty = none
     proxy_password_env: str = ""  #: variable with the password of the proxy's user
@@ -108,6 +112,9 @@ class SiteOptions:
 
     surts: tuple[str, ...]  #: SURT prefixes, see `frontier.policies.hosts.parse_surt`
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    secret_headers: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  #: name -> where its value is
     user: str = ""  #: of basic authentication (RFC 7617)
     password_env: str = ""  #: variable with the user's password
     proxy: str | None = None  #: as in `crawler.fetch.proxy.parse_proxy`; "" = none here
@@ -157,6 +164,13 @@ def is_sendable(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
+class Secrets(NamedTuple):
+    """The parts of a login, which no file of the job may show."""
+
+    fields: frozenset[str] = frozenset()  #: names of header fields, in lower case
+    values: frozenset[bytes] = frozenset()
+
+
 class SiteSettings(NamedTuple):
     """The settings of one URL."""
 
@@ -164,6 +178,7 @@ class SiteSettings(NamedTuple):
     proxy: Proxy | None
     cookies: bool
     limits: FetchLimits
+    secrets: Secrets | None = None  #: None: there is no login
 
 
 class _Rule(NamedTuple):
@@ -225,21 +240,20 @@ def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSetti
     if isinstance(headers := changes.get("headers"), Mapping):
         by_name = {name.lower(): (name, value) for name, value in (*settings.headers.items(), *headers.items())}
         values["headers"] = MappingProxyType(dict(by_name.values()))
+    if settings.secrets is not None and isinstance(more := changes.get("secrets"), Secrets):
+        values["secrets"] = Secrets(settings.secrets.fields | more.fields, settings.secrets.values | more.values)
     return SiteSettings(**values)
 
 
 def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
-    headers = _checked(site.headers, entry, of_site=True)
-    if site.user:
-        headers["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
-    elif site.password_env:
-        raise OrderError(f"{entry} password_env: there is no user; give one")
+    headers, secrets = _site_headers(site, entry)
     changes: dict[str, object] = {
         "cookies": site.cookies,
         "limits": None if site.max_body_bytes is None else FetchLimits(timeout_s, site.max_body_bytes),
         "headers": headers or None,
+        "secrets": secrets,
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if site.proxy is not None:
@@ -250,6 +264,67 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
         return [_Rule(parse_surt(text), changes) for text in site.surts]
     except PolicyError as error:
         raise OrderError(f"{entry} surt: {error}") from error
+
+
+def _site_headers(site: SiteOptions, entry: str) -> tuple[dict[str, str], Secrets | None]:
+    """Return all headers of an entry, and its login if it has one. Raises: OrderError."""
+    headers = _checked(site.headers, entry, of_site=True)
+    hidden = _secret_headers(site.secret_headers, f"{entry} secret_headers")
+    if twice := {name.lower() for name in headers} & {name.lower() for name in hidden}:
+        raise OrderError(f"{entry}: {min(twice)} is in headers and in secret_headers; leave one of them out")
+    if site.user:
+        if any(name.lower() == "authorization" for name in hidden):
+            raise OrderError(f"{entry}: user and secret_headers both give the Authorization; leave one of them out")
+        hidden["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
+    elif site.password_env:
+        raise OrderError(f"{entry} password_env: there is no user; give one")
+    return headers | hidden, _secrets_of(hidden) if hidden else None
+
+
+#: Headers that no site may get, also as secrets: they are the proxy's.
+_NEVER_SECRET = frozenset({"proxy-authorization"})
+_LEAST_SECRET_CHARS = 6  # a shorter text is found by chance in pages' heads
+_SECRET_FILE_BYTES = 1 << 16
+
+
+def _secret_headers(places: Mapping[str, str], key: str) -> dict[str, str]:
+    """Header -> its value, read from the variable or the file that is its place. Raises: OrderError."""
+    found: dict[str, str] = {}
+    for name, place in places.items():
+        if not _TOKEN.fullmatch(name) or name.lower() in _RESERVED | _NEVER_SECRET:
+            raise OrderError(f"{key}: {name!r} is no header that a site can be sent; Cookie and Authorization are")
+        if name.lower() in {known.lower() for known in found}:
+            raise OrderError(f"{key}: has the header {name} twice; give it once")
+        value = _file_secret(Path(place), key) if "/" in place else _password(place, key, "header's value")
+        if not value or not is_sendable(value):
+            raise OrderError(f"{key}: the value of {name} in {place} cannot be sent; it must be printable ASCII")
+        found["Cookie" if name.lower() == "cookie" else name] = value
+    return found
+
+
+def _file_secret(path: Path, key: str) -> str:
+    """The first line of a file. Raises: OrderError if others than its owner may read it."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            text = file.readline(_SECRET_FILE_BYTES)
+    except OSError as error:
+        raise OrderError(f"{key}: {path}: {error.strerror}; it must be a file with the header's value") from error
+    if mode & 0o077:
+        raise OrderError(f"{key}: {path}: others may read it (mode {mode:03o}); `chmod 600 {path}`")
+    return text.decode("latin-1").strip()
+
+
+def _secrets_of(headers: Mapping[str, str]) -> Secrets:
+    """The fields of a login, and their values: of a Cookie those of its parts, of others also the part behind a scheme."""
+    values: set[str] = set()
+    for name, text in headers.items():
+        if name.lower() == "cookie":
+            values.update(part.partition("=")[2].strip() for part in text.split(";"))
+        else:
+            values.update((text, text.rpartition(" ")[2]))
+    fields = frozenset(name.lower() for name in headers)
+    return Secrets(fields, frozenset(one.encode() for one in values if len(one) >= _LEAST_SECRET_CHARS))
 
 
 def _checked(headers: Mapping[str, str], entry: str, *, of_site: bool) -> dict[str, str]:
@@ -285,11 +360,11 @@ def _proxy(text: str, password_env: str, entry: str) -> Proxy | None:
         raise OrderError(f"{entry} proxy: {error}") from error
 
 
-def _password(variable: str, key: str) -> str:
-    """Raises: OrderError if the variable is not set."""
+def _password(variable: str, key: str, what: str = "password") -> str:
+    """The value of a variable. Raises: OrderError if it is not set."""
     if not variable:
         return ""
-    password = os.environ.get(variable)
-    if password is None:
-        raise OrderError(f"{key}: the variable {variable} is not set; it must hold the password")
-    return password
+    value = os.environ.get(variable)
+    if value is None:
+        raise OrderError(f"{key}: the variable {variable} is not set; it must hold the {what}")
+    return value

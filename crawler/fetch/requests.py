@@ -20,7 +20,7 @@ from anabranch.crawler.fetch.options import ACCEPT, is_sendable
 from anabranch.crawler.outcomes.failures import AddressRefused, Unfetchable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aiohttp.client_reqrep import ConnectionKey
 
@@ -39,6 +39,7 @@ _URL = re.compile(
 #: Characters that would end a header field, or are not allowed in one.
 _NOT_SENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 #: Fields with credentials.
+_ALWAYS_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
 _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE)
 
 
@@ -49,6 +50,7 @@ class HttpRequest(NamedTuple):
     data: bytes  #: the whole request
     origin: Origin
     proxy: Proxy | None
+    secret_fields: frozenset[str] = frozenset()  #: names of fields with a login, in lower case
 
 
 class RequestBuilder:
@@ -83,7 +85,8 @@ class RequestBuilder:
             fields = {**fields, "Authorization": origin.authorization}
         if proxy is not None and origin.is_forwarded:
             fields = {**fields, **proxy.headers()}  # with TLS only the CONNECT before it may show them
-        return HttpRequest(url, origin.request(path, self._fields.encode(fields)), origin, proxy)
+        hidden = frozenset[str]() if settings.secrets is None else settings.secrets.fields - _ALWAYS_SECRET
+        return HttpRequest(url, origin.request(path, self._fields.encode(fields)), origin, proxy, hidden)
 
     def _fields_for(
         self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None, now_s: float
@@ -95,7 +98,8 @@ class RequestBuilder:
         if self._options.referer and via and (page := referer(via, url)):
             fields = {**fields, "Referer": page}
         if settings.cookies and (cookie := self._cookies.header(url, now_s)):
-            fields = {**fields, "Cookie": cookie}
+            own = fields.get("Cookie")
+            fields = {**fields, "Cookie": f"{own}; {cookie}" if own else cookie}
         return fields
 
 
@@ -107,9 +111,12 @@ def referer(via: str, url: str) -> str:
     return str(page.with_user(None).with_fragment(None)) if page.raw_user or page.raw_fragment else via
 
 
-def without_credentials(request: bytes) -> bytes:
-    """The request without its credentials, to be shown and archived."""
-    return _SECRET.sub(b"", request)
+def without_credentials(request: bytes, secret_fields: Iterable[str] = ()) -> bytes:
+    """The request without its credentials, to be shown and archived. Archives leave out the cookies, too."""
+    shown = _SECRET.sub(b"", request)
+    for name in secret_fields:
+        shown = re.sub(rb"(?<=\n)%b:[^\n]*\n" % re.escape(name.encode()), b"", shown, flags=re.IGNORECASE)
+    return shown
 
 
 class HeaderFields:

@@ -474,6 +474,14 @@ def _files(
     yield LineFile(job.errors, "errors")
 
 
+#: What the `warcinfo` record says of `[write] redact`.
+_REDACTED = {
+    "all": "Set-Cookie, and the values of logins, of all sites",
+    "secrets": "Set-Cookie, and the values of logins, of sites for which a login is used",
+    "none": "",
+}
+
+
 def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, str]:
     """The fields of the WARC files' `warcinfo` record; `job` is the job's name."""
     return {
@@ -484,5 +492,6 @@ def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, 
         "operator": section.operator,
         "hostname": socket.gethostname(),
         "robots": order.robots.robots,
+        "redacted": _REDACTED[section.redact],
         "http-header-user-agent": order.agent.sent_user_agent,
     }

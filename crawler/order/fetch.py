@@ -25,6 +25,7 @@ from anabranch.crawler.fetch.proxy import parse_proxy
 from anabranch.crawler.order.values import (
     Duration,
     Endpoint,
+    FileOrNone,
     Name,
     Positive,
     PositiveDuration,
@@ -132,6 +133,10 @@ _SiteHeaders = Annotated[
 ]
 _Proxy = Annotated[str, AfterValidator(_checked_proxy)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
+#: A variable, or a file.
+_SecretPlace = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[^\x00-\x1f\x7f]*/[^\x00-\x1f\x7f]*)$")
+]
 _Coding = Literal["gzip", "deflate", "br", "zstd"]
 
 
@@ -146,7 +151,8 @@ class FetchSection(Section):
     max_body_bytes: PositiveSize = 16 << 20  #: as they come; the rest is cut
     accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
     headers: _Headers = Field(default_factory=dict)  #: sent with each request; a table, or a list of `Name: value`
-    cookies: bool = False  #: kept in memory for the run, sent back to their site only
+    cookies: bool = False  #: kept in the job, sent back to their site only
+    cookie_file: FileOrNone = ""  #: a cookies.txt, read when a run begins and written back; sets cookies on
     referer: bool = False  #: send the page that a link was found on
     proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
@@ -176,6 +182,9 @@ class SiteEntry(Section):
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
     headers: _SiteHeaders = Field(default_factory=dict)
+    secret_headers: dict[str, _SecretPlace] = Field(
+        default_factory=dict
+    )  #: name -> the variable with its value, or a file with a / in its path that only its owner may read (0600)
     user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic authentication
     password_env: _Variable = ""  #: variable with the user's password
     proxy: _Proxy | None = None  #: "" = none here
@@ -186,8 +195,8 @@ class SiteEntry(Section):
 
 def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
     """The fetcher's options."""
-    values = dict(section)
-    for name in ("body_rules", "conditional", "name_retries_s", "outage_first_s", "outage_max_s"):
+    values = dict(section) | {"cookies": section.cookies or bool(section.cookie_file)}
+    for name in ("cookie_file", "body_rules", "conditional", "name_retries_s", "outage_first_s", "outage_max_s"):
         del values[name]  # they are not the fetcher's
     return FetchOptions(user_agent=user_agent, min_rate=values.pop("min_rate_bytes"), **values)
 

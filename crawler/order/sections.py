@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
@@ -13,6 +12,7 @@ from anabranch.crawler.order.values import (
     Connections,
     Count,
     Duration,
+    FileOrNone,
     FolderName,
     ListenAddressOrNone,
     Name,
@@ -24,7 +24,6 @@ from anabranch.crawler.order.values import (
     UserFolder,
     UserFunctionName,
     contradiction,
-    path_without_nul,
 )
 from anabranch.crawler.runtime import LoopName
 from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
@@ -216,6 +215,8 @@ class WriteSection(Section):
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it
+    #: Whose logins the WARC files hide: of all sites (each Set-Cookie), of those with a login in the order, of none.
+    redact: Literal["all", "secrets", "none"] = "secrets"
 
     @field_validator("upload")
     @classmethod
@@ -230,17 +231,11 @@ class WriteSection(Section):
         return upload
 
 
-#: An optional file, kept by its full name because a dumped order is in another folder.
-_FileOrNone = Annotated[
-    str, AfterValidator(path_without_nul), AfterValidator(lambda path: path and str(Path(path).absolute()))
-]
-
-
 class LogsSection(Section):
     """How events look and where they go."""
 
     format: Literal["console", "json"] = "console"  #: of the events
-    file: _FileOrNone = ""  #: events go there and not to standard error
+    file: FileOrNone = ""  #: events go there and not to standard error
     extra_info: bool = False  #: crawl.log has a thirteenth field, as in Heritrix: size and WARC record
 
 

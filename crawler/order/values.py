@@ -82,6 +82,10 @@ Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 ListenAddressOrNone = Annotated[str, AfterValidator(_checked_listener)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 NameOrNone = Annotated[str, StringConstraints(pattern=r"^\S*$")]
+#: An optional file, kept by its full name because a dumped order is in another folder.
+FileOrNone = Annotated[
+    str, AfterValidator(path_without_nul), AfterValidator(lambda path: path and str(Path(path).absolute()))
+]
 #: SURT prefixes, hosts or URLs; a single one needs no brackets.
 Prefixes = Annotated[
     tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value), Field(min_length=1)

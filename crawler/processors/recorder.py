@@ -31,6 +31,7 @@ from anabranch.crawler.archive.records import (
     Revisit,
     digest_text,
     response_head,
+    without_secrets,
 )
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.addresses import MIME, Lookup
@@ -59,7 +60,8 @@ class ExchangeMaker:
         """Return the exchange to archive for a response. Cost: one look-up in the index of payloads."""
         new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
         revisit = await self._revisit_of(new)
-        return new if revisit is None else replace(new, revisit=revisit)
+        new = new if revisit is None else replace(new, revisit=revisit)
+        return without_secrets(new) if response.secrets else new
 
     async def _revisit_of(self, new: Exchange) -> Revisit | None:
         """Why the payload need not be written; None if it must be."""

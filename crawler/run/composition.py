@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 from anabranch.crawler.accounts.accounts import Accounts
@@ -19,6 +20,7 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
+from anabranch.crawler.fetch.cookies import COOKIES, CookieFile, Cookies, read_cookie_file
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
@@ -118,6 +120,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     accounts, files = await to_the_end(_open_journal(context, opened))
     fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
+    await _open_cookies(context, fetcher.cookies, opened)
     opened.push_async_callback(sandbox.close)
     quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
     admission = await open_admission(order, job.state, frontier, quotas_of, book, opened)
@@ -219,10 +222,27 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
     return accounts, files
 
 
+async def _open_cookies(context: RunContext, jar: Cookies, opened: AsyncExitStack) -> None:
+    """Load the cookies of earlier runs, and those of the file that the order names. Raises: OrderError.
+
+    They are kept in that file, or in the job's folder. Of several workers each keeps its own.
+    """
+    section, kept, now_s = context.order.fetch, context.job.state / COOKIES, context.clock()
+    if not (section.cookies or section.cookie_file or any(site.cookies for site in context.order.site)):
+        return
+    named = Path(section.cookie_file) if section.cookie_file else None
+    if named is not None:
+        await asyncio.to_thread(read_cookie_file, named, jar, now_s, is_secret=True)
+    if (named is None or context.is_shared) and kept.exists():
+        await asyncio.to_thread(read_cookie_file, kept, jar, now_s, is_secret=False)
+    path = kept if named is None or context.is_shared else named
+    opened.push_async_callback(CookieFile(path, jar, context.clock).close)
+
+
 def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fetcher:
     order = context.order
     return Fetcher(
-        fetch_options(order.fetch, order.agent.sent_user_agent),
+        replace(fetch_options(order.fetch, order.agent.sent_user_agent), redact=order.write.redact),
         resolver=resolver,
         scratch=Scratch(context.job.state),
         clock=context.clock,

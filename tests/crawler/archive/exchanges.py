@@ -63,6 +63,7 @@ class Answered:
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()
     request: bytes = b"GET / HTTP/1.1\r\nHost: a.test\r\nCookie: secret=1\r\nAccept: */*\r\n\r\n"
     received: tuple[bytes, ...] = ()
+    secrets: frozenset[bytes] | None = None
     cuts: tuple[Cut, ...] = ()
     address: str = "192.0.2.7"
     start_s: float = START_S

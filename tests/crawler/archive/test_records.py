@@ -28,6 +28,7 @@ from anabranch.crawler.archive.records import (
     metadata_block,
     response_head,
     warc_date,
+    without_secrets,
 )
 from anabranch.crawler.archive.sink import JournalEntry
 from tests.crawler.archive.exchanges import (
@@ -262,3 +263,34 @@ def test_a_member_of_any_size_is_read_by_everyone(size: int) -> None:
     member = deflate.compress(text[: size // 3]) + deflate.compress(text[size // 3 :]) + deflate.flush()
     assert gzip.decompress(member) == text
     assert len(member) < max(size, 30)
+
+
+def test_cookies_and_values_of_a_login_are_redacted(tmp_path: Path) -> None:
+    """In heads and in URLs. The payload and its digest are as received, and readers find all digests right."""
+    made = exchange(
+        url="http://a.test/?sid=0123456789",
+        data=b"<p>0123456789",
+        raw_headers=((b"Set-Cookie", b"sid=0123456789"), (b"set-cookie2", b"x=y"), (b"Location", b"/?sid=0123456789")),
+        secrets=frozenset({b"0123456789"}),
+        request=b"GET /?sid=0123456789 HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    )
+    links = [("http://a.test/?x=0123456789", "L", "")]
+    read = records_of(tmp_path, without_secrets(replace(made, via="http://a.test/0123456789", outlinks=links)))
+    response = read["response"]
+    assert response.url == "http://a.test/?sid=redacted"
+    assert response.http == {
+        "Set-Cookie": "redacted",
+        "set-cookie2": "redacted",
+        "Location": "/?sid=redacted",
+    }
+    assert response.payload == b"<p>0123456789"
+    others = read["request"].payload + read["metadata"].payload
+    assert b"0123456789" not in others
+    assert b"outlink: http://a.test/?x=redacted L" in others
+
+
+def test_answers_of_sites_without_a_login_stand_as_received(tmp_path: Path) -> None:
+    """Their cookies, too."""
+    made = exchange(raw_headers=((b"Set-Cookie", b"sid=0123456789"),))
+    assert without_secrets(made) is made
+    assert records_of(tmp_path, made)["response"].http["Set-Cookie"] == "sid=0123456789"

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.crawler.fetch import cookies
-from anabranch.crawler.fetch.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies, date_s
+from anabranch.crawler.fetch.cookies import (
+    MAX_COOKIE_BYTES,
+    MAX_PER_SITE,
+    MAX_SITE_BYTES,
+    CookieFile,
+    Cookies,
+    date_s,
+    read_cookie_file,
+)
+from anabranch.crawler.outcomes.errors import OrderError
 from tests.rows import each_row
 
 NOW_S = 1_700_000_000.0
@@ -212,3 +225,110 @@ def test_what_is_no_date_says_nothing(text: str) -> None:
     """The cookie lasts as long as the run."""
     assert date_s(text) is None
     assert jar(f"a=b; Path=/; Expires={text}" if text.isascii() else "a=b; Path=/").header("http://www.a.test/", NOW_S)
+
+
+FILE = """# Netscape HTTP Cookie File
+# made by a browser
+
+.a.test\tTRUE\t/\tTRUE\t1800000000\tsid\tabc def
+#HttpOnly_www.a.test\tFALSE\t/x\tFALSE\t0\tonce\t1
+b.test\tFALSE\t/\tFALSE\t1600000000\told\t1
+"""
+
+
+def test_a_cookies_txt_is_read_and_written_back() -> None:
+    """Domains, paths, TLS and age are those of the file; an expired cookie is left out, one without an expiry stays."""
+    one = Cookies()
+    one.load(FILE, "cookies.txt", NOW_S, is_secret=True)
+    assert one.header("https://x.a.test/", NOW_S) == "sid=abc def"
+    assert one.header("http://www.a.test/x/y", NOW_S) == "once=1"
+    assert one.header("http://b.test/", NOW_S) == ""
+    kept = one.dump(NOW_S)
+    assert kept.splitlines() == [FILE.splitlines()[number] for number in (0, 3, 4)]
+    again = Cookies()
+    again.load(kept, "cookies.txt", NOW_S, is_secret=False)
+    assert again.dump(NOW_S) == kept
+
+
+def test_sites_of_the_operators_cookies_are_secret() -> None:
+    """Those that sites set by themselves are nobody's login."""
+    one = jar("a=b")
+    one.load(FILE, "cookies.txt", NOW_S, is_secret=True)
+    assert [one.is_secret(url) for url in ("http://www.a.test/", "http://b.test/", "http://c.test/")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not jar("a=b").is_secret(URL)
+
+
+@each_row(
+    ("line", "reason"),
+    [
+        ("root:x:0:0:root:/root:/bin/bash", "has 1 fields; a line of a cookies.txt has 7 fields"),
+        ("a.test TRUE / FALSE 0 a b", "has 1 fields"),
+        (".com\tTRUE\t/\tFALSE\t0\ta\tb", "the domain '.com' is no host that a cookie may be for"),
+        (".co.uk\tTRUE\t/\tFALSE\t0\ta\tb", "the domain '.co.uk' is no host that a cookie may be for"),
+        ("a b\tFALSE\t/\tFALSE\t0\ta\tb", "the domain 'a b' is no host"),
+        ("a.test\tFALSE\t/\tFALSE\tsoon\ta\tb", "the expiry 'soon' is no number"),
+        ("a.test\tFALSE\tx\tFALSE\t0\ta\tb", "the cookie 'a' cannot be sent"),
+        ("a.test\tFALSE\t/\tFALSE\t0\ta\tb;c", "the cookie 'a' cannot be sent"),
+        ("a.test\tFALSE\t/\tFALSE\t0\t\tb", "the cookie '' cannot be sent"),
+    ],
+)
+def test_a_line_that_is_no_cookie_is_refused_with_its_place(line: str, reason: str) -> None:
+    """A file of another kind is not taken for one without cookies."""
+    with pytest.raises(OrderError, match=re.escape(f"cookies.txt:2: {reason}")):
+        Cookies().load(f"# comment\n{line}\n", "cookies.txt", NOW_S, is_secret=True)
+
+
+@each_row("domain", ["127.0.0.1", "localhost", "[::1]"])
+def test_a_cookie_of_an_address_is_for_it_alone(domain: str) -> None:
+    """Browsers' add-ons write TRUE for such hosts, too."""
+    one = Cookies()
+    one.load(f"{domain}\tTRUE\t/\tFALSE\t0\ta\tb\n", "cookies.txt", NOW_S, is_secret=True)
+    assert one.header(f"http://{domain}:8080/", NOW_S) == "a=b"
+
+
+async def test_changed_cookies_are_in_the_file_when_it_is_closed(tmp_path: Path) -> None:
+    """Its owner alone may read it. Answers that change nothing write nothing."""
+    path, one = tmp_path / "cookies.txt", Cookies()
+    file = CookieFile(path, one, lambda: NOW_S)
+    await file.close()
+    assert not path.exists()
+    file = CookieFile(path, one, lambda: NOW_S)
+    one.learn(URL, ["a=b"], NOW_S)
+    await file.close()
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (one.dump(NOW_S), 0o600)
+    path.unlink()
+    file = CookieFile(path, one, lambda: NOW_S)
+    one.learn(URL, ["a=b"], NOW_S)
+    await file.close()
+    assert not path.exists()
+
+
+async def test_cookies_that_cannot_be_kept_do_not_end_the_crawl(tmp_path: Path) -> None:
+    """It warns once."""
+    one = Cookies()
+    file = CookieFile(tmp_path / "gone" / "cookies.txt", one, lambda: NOW_S)
+    one.learn(URL, ["a=b"], NOW_S)
+    with capture_logs() as told:
+        await file.close()
+    assert [entry["log_level"] for entry in told] == ["warning"]
+
+
+@each_row(
+    ("data", "reason"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff\xfe\0", "is no text in UTF-8"),
+        (b"#" * ((16 << 20) + 1), "is larger than 16 MiB"),
+    ],
+)
+def test_a_file_that_is_no_cookies_txt_is_refused(tmp_path: Path, data: bytes | None, reason: str) -> None:
+    """In one line with its name."""
+    path = tmp_path / "cookies.txt"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(OrderError, match=re.escape(f"{path}: {reason}")):
+        read_cookie_file(path, Cookies(), NOW_S, is_secret=True)

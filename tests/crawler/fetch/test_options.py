@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites, checked_headers, header_table
+from anabranch.crawler.fetch.options import FetchOptions, Secrets, SiteOptions, Sites, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth
 from anabranch.crawler.outcomes.errors import OrderError
 from tests.rows import each_row
@@ -176,3 +177,71 @@ def test_an_entry_that_makes_no_sense_is_refused(
     with pytest.raises(OrderError) as caught:
         Sites(USUAL, [site])
     assert str(caught.value) == message
+
+
+def hidden(**places: str) -> Sites:
+    return Sites(USUAL, [SiteOptions(surts=("a.test",), secret_headers=places)])
+
+
+def test_secret_headers_are_read_from_variables_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are sent to their site alone, and their parts are known, so that no archive shows them."""
+    monkeypatch.setenv("SESSION", "sid=0123456789; theme=dark")
+    file = tmp_path / "token"
+    file.write_text("Bearer abcdefgh\n")
+    file.chmod(0o600)
+    sites = hidden(cookie="SESSION", Authorization=str(file))
+    settings = sites.of("http://a.test/")
+    assert settings.headers == {
+        "A": "usual",
+        "Cookie": "sid=0123456789; theme=dark",
+        "Authorization": "Bearer abcdefgh",
+    }
+    assert settings.secrets == Secrets(
+        frozenset({"cookie", "authorization"}), frozenset({b"0123456789", b"abcdefgh", b"Bearer abcdefgh"})
+    )
+    assert sites.of("http://b.test/").secrets is None
+
+
+@each_row(
+    ("places", "message"),
+    [
+        ({"Cookie": "NOT_THERE"}, "secret_headers: the variable NOT_THERE is not set; it must hold the header's value"),
+        ({"Cookie": "./none"}, "secret_headers: none: No such file or directory; it must be a file with"),
+        ({"Host": "SECRET"}, "secret_headers: 'Host' is no header that a site can be sent"),
+        ({"Proxy-Authorization": "SECRET"}, "secret_headers: 'Proxy-Authorization' is no header"),
+        ({"X Y": "SECRET"}, "secret_headers: 'X Y' is no header"),
+        ({"X": "SECRET", "x": "SECRET"}, "secret_headers: has the header x twice"),
+        ({"X": "BROKEN"}, "secret_headers: the value of X in BROKEN cannot be sent"),
+        ({"X": "EMPTY"}, "secret_headers: the value of X in EMPTY cannot be sent"),
+    ],
+)
+def test_a_secret_header_that_cannot_be_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch, places: dict[str, str], message: str
+) -> None:
+    """In a line that names the key and the place, and never the value."""
+    monkeypatch.setenv("SECRET", "hunter22")
+    monkeypatch.setenv("BROKEN", "hunter22\r\nX: y")
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(OrderError, match=re.escape(f"[[site]] 1 {message}")) as caught:
+        hidden(**places)
+    assert "hunter22" not in str(caught.value)
+
+
+def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    """As by ssh; the line says what to do."""
+    file = tmp_path / "token"
+    file.write_text("x")
+    file.chmod(0o640)
+    with pytest.raises(OrderError, match=re.escape(f"others may read it (mode 640); `chmod 600 {file}`")):
+        hidden(Cookie=str(file))
+
+
+def test_a_header_has_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of two wins silently."""
+    monkeypatch.setenv("SECRET", "hunter22")
+    both = SiteOptions(surts=("a.test",), headers={"X-Key": "1"}, secret_headers={"x-key": "SECRET"})
+    with pytest.raises(OrderError, match="x-key is in headers and in secret_headers"):
+        Sites(USUAL, [both])
+    two = SiteOptions(surts=("a.test",), user="me", password_env="SECRET", secret_headers={"Authorization": "SECRET"})
+    with pytest.raises(OrderError, match="user and secret_headers both give the Authorization"):
+        Sites(USUAL, [two])

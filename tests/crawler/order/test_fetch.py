@@ -26,6 +26,7 @@ KEYS = {
     "accept_encoding": ('["gzip"]', "accept_encoding", ("gzip",)),
     "headers": ('{ "X-A" = "b" }', "headers", {"X-A": "b"}),
     "cookies": ("true", "cookies", True),
+    "cookie_file": ('"cookies.txt"', "cookies", True),
     "referer": ("true", "referer", True),
     "proxy": ('"http://p:1"', "proxy", "http://p:1"),
     "proxy_password_env": ('"P"', "proxy_password_env", "P"),
@@ -46,6 +47,7 @@ ENTRY = """
 [[site]]
 surt = "com,example,"
 headers = { "User-Agent" = "b" }
+secret_headers = { "Cookie" = "SITE_COOKIE" }
 user = "me"
 password_env = "SITE_PASSWORD"
 proxy = ""
@@ -91,6 +93,7 @@ def test_an_entry_is_a_site_for_the_fetcher(tmp_path: Path) -> None:
         SiteOptions(
             surts=("com,example,",),
             headers={"User-Agent": "b"},
+            secret_headers={"Cookie": "SITE_COOKIE"},
             user="me",
             password_env="SITE_PASSWORD",
             proxy="",
@@ -125,7 +128,10 @@ def test_a_dumped_order_has_its_entries_and_no_password(tmp_path: Path, monkeypa
         ),
         (
             '[fetch.headers]\ncookie = "a=b"',
-            "[fetch] headers must not have cookie, which has its own key: [fetch] cookies",
+            (
+                "[fetch] headers must not have cookie, which has its own key: "
+                "[fetch] cookie_file, and secret_headers of a [[site]]"
+            ),
         ),
         ("[[site]]\ncookies = true", "[[site]] 1 surt must be given"),
         ("[[site]]\nsurt = []", "[[site]] 1 surt must not be empty; not []"),
@@ -144,7 +150,8 @@ def test_what_makes_no_sense_is_refused_by_name(text: str, message: str, tmp_pat
         load_order(file, {})
     shown = str(caught.value)
     assert shown.startswith(f"{file}: {message}")
-    assert "secret" not in shown
+    assert "secret@" not in shown  # a proxy has a password of this name
+    assert ":secret" not in shown
 
 
 def load(tmp_path: Path, text: str) -> tuple[RobotsSection, DnsSection]:
