@@ -5,11 +5,12 @@ After a failure that may not be the host's it looks whether the proxy, or this m
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import ssl
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -40,7 +41,7 @@ from anabranch.crawler.outcomes.failures import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions, SiteOptions, Validators
@@ -80,6 +81,18 @@ _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
 
 
+class _Asked(NamedTuple):
+    """The arguments of a fetch, with the settings of its URL."""
+
+    url: str
+    settings: SiteSettings
+    limits: FetchLimits
+    conditional: Validators | None
+    via: str | None
+    keep_broken: bool
+    wants_body: Callable[[PageHead], bool] | None
+
+
 class Fetcher:
     """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
 
@@ -115,7 +128,10 @@ class Fetcher:
         self._idle = IdleConnections(connections.idle)  # of all connectors together
         self._connectors: dict[Proxy | None, Connector] = {}
         self._network = NetworkWay(resolver)
-        self._ways = {proxy: ProxyWay(proxy, resolver, verify=options.tls_verify) for proxy in self._sites.proxies}
+        self._ways = {
+            proxy: ProxyWay(proxy, resolver, verify=options.tls_verify) for one in self._sites.choices for proxy in one
+        }
+        self._turn = 0  # of several proxies
         self._has_worked = False
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
@@ -137,14 +153,33 @@ class Fetcher:
         else a failure. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
         closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
         """
-        start_s = self._clock()
         settings = self._sites.of(url)
         limits = settings.limits if limits is None else settings.limits.and_also(limits)
-        proxy = settings.proxy
+        asked = _Asked(url, settings, limits, conditional, via, keep_broken, wants_body)
+        *others, last = self._in_turn(settings.proxies.of(url)) or (None,)
+        for proxy in others:
+            try:
+                return await self._get(asked, proxy)
+            except ServiceAway as error:
+                if proxy is None or error.service != proxy_service(proxy.url):
+                    raise
+        return await self._get(asked, last)
+
+    def _in_turn(self, proxies: Sequence[Proxy]) -> Sequence[Proxy]:
+        """The proxies from the next one on; those that were away when they were last used come last."""
+        if len(proxies) > 1:
+            self._turn = (self._turn + 1) % len(proxies)
+            proxies = sorted((*proxies[self._turn :], *proxies[: self._turn]), key=lambda one: self._ways[one].is_away)
+        return proxies
+
+    async def _get(self, asked: _Asked, proxy: Proxy | None) -> Response:
+        """One exchange, through this proxy or directly; as `get`."""
+        url, settings, limits, conditional, via, keep_broken, wants_body = asked
+        start_s = self._clock()
         attempts = ConnectAttempts(proxy="" if proxy is None else proxy.url)
         body = self._scratch.body()
         try:
-            request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
+            request = self._requests.build(url, settings, proxy=proxy, conditional=conditional, via=via, now_s=start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
             await exchange.run(self._connector(proxy), keep_broken=keep_broken, wants_body=wants_body)
             response = exchange.response(start_s, self._clock(), self._secrets_of(url, settings))
@@ -158,6 +193,8 @@ class Fetcher:
             end_s = self._clock()
             if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
                 failure = await self._away(error, proxy, url, start_s) or failure
+            if proxy is not None and isinstance(failure, ServiceAway) and failure.service == proxy_service(proxy.url):
+                self._ways[proxy].is_away = True
             failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise
@@ -181,24 +218,32 @@ class Fetcher:
 
     def uses_proxy(self, url: str) -> bool:
         """Whether a proxy fetches this URL, and so resolves its host."""
-        return self._sites.of(url).proxy is not None
+        return bool(self._sites.of(url).proxies.of(url))
 
     @property
     def proxies(self) -> Mapping[str, Proxy]:
         """The proxies of the order, by their names as services."""
-        return {proxy_service(proxy.url): proxy for proxy in self._sites.proxies}
+        return {proxy_service(proxy.url): proxy for proxy in self._ways}
 
     def may_use(self, host: str, proxy: Proxy) -> bool:
-        """Whether a proxy fetches the pages at the root of this host."""
-        return any(self._sites.of(f"{scheme}://{host}/").proxy == proxy for scheme in ("http", "https"))
+        """Whether this proxy fetches the pages at the root of this host, and no other one does now."""
+        found = [self._sites.of(url).proxies.of(url) for url in (f"http://{host}/", f"https://{host}/")]
+        return any(
+            proxy in choice and all(self._ways[one].is_away for one in choice if one != proxy) for choice in found
+        )
 
     def has_worked(self, proxy: Proxy | None) -> bool:
         """An answer has come through this proxy in this run; None: through any, or without one."""
         return self._has_worked if proxy is None else self._ways[proxy].has_worked
 
     async def fault_of(self, proxy: Proxy) -> str:
-        """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used."""
-        return await self._ways[proxy].fault()
+        """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used.
+
+        Or if another one can be, that fetches in turn with it.
+        """
+        mates = next((one for one in self._sites.choices if proxy in one.listed), None)
+        faults = await asyncio.gather(*(self._ways[one].fault() for one in (mates.listed if mates else (proxy,))))
+        return faults[0] if all(faults) else ""
 
     async def has_network(self) -> bool:
         """Whether this machine's network can be used: it has a route, and a host or name server that answered does so again."""

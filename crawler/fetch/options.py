@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from anabranch.crawler.fetch.proxy import Proxy, basic_auth, parse_proxy
+from anabranch.crawler.fetch.proxy import Proxies, basic_auth, parse_proxies
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.frontier import HostTable
 from anabranch.frontier.errors import PolicyError
@@ -96,8 +97,11 @@ class FetchOptions:
     cookies: bool = False  #: kept, and sent back to their site
     redact: Literal["all", "secrets", "none"] = "secrets"  #: whose logins archives hide
     referer: bool = False  #: send the page that links to the URL
-    proxy: str = ""  #: `http://host:port`, `https://…` or `socks5://…`; empty = none
-    proxy_password_env: str = ""  #: variable with the password of the proxy's user
+    proxy: str | Sequence[str] = ()  #: `http://host:port`, `https://…`, `socks5://…`, or `env`; several in turn
+    proxy_password_env: (
+        str | Sequence[str]
+    ) = ()  #: variable with the password of the proxy's user; of several, one each
+    bind: Sequence[str] = ()  #: the addresses of this machine that connections come from; none: the system chooses
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without `allow_private`
     tls_verify: bool = True
     tls_old: bool = True
@@ -117,8 +121,8 @@ class SiteOptions:
     )  #: name -> where its value is
     user: str = ""  #: of basic authentication (RFC 7617)
     password_env: str = ""  #: variable with the user's password
-    proxy: str | None = None  #: as in `crawler.fetch.proxy.parse_proxy`; "" = none here
-    proxy_password_env: str = ""
+    proxy: str | Sequence[str] | None = None  #: as in `FetchOptions`; "" = none here
+    proxy_password_env: str | Sequence[str] = ()
     cookies: bool | None = None
     max_body_bytes: int | None = None
 
@@ -175,7 +179,7 @@ class SiteSettings(NamedTuple):
     """The settings of one URL."""
 
     headers: Mapping[str, str]  #: including the site's credentials
-    proxy: Proxy | None
+    proxies: Proxies
     cookies: bool
     limits: FetchLimits
     secrets: Secrets | None = None  #: None: there is no login
@@ -201,9 +205,10 @@ class Sites:
         sites = tuple(sites)
         for fault in proxy_faults(options, sites):
             raise OrderError(fault)
+        _check_local(options.bind)
         self.usual = SiteSettings(
             headers=MappingProxyType(_checked(options.headers, "[fetch]", of_site=False)),
-            proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
+            proxies=_proxies(options.proxy, options.proxy_password_env, "[fetch]"),
             cookies=options.cookies,
             limits=FetchLimits(options.timeout_s, options.max_body_bytes),
         )
@@ -213,8 +218,8 @@ class Sites:
             for rule in _rules(site, f"[[site]] {number}", options.timeout_s)
         ]
         self._is_empty = not rules
-        found = [self.usual.proxy, *(rule.changes.get("proxy") for rule in rules)]
-        self.proxies = [proxy for proxy in dict.fromkeys(found) if isinstance(proxy, Proxy)]  #: all that any URL uses
+        found = [self.usual.proxies, *(rule.changes.get("proxies") for rule in rules)]
+        self.choices = [one for one in found if isinstance(one, Proxies)]  #: all that any URL has
         self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
         rules.sort(key=lambda rule: rule.rank)  # stable: of equal ones the later stays last, and so wins
         for rule in rules:
@@ -257,7 +262,7 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if site.proxy is not None:
-        changes["proxy"] = _proxy(site.proxy, site.proxy_password_env, entry)
+        changes["proxies"] = _proxies(site.proxy, site.proxy_password_env, entry)
     if not changes:
         raise OrderError(f"{entry}: it changes nothing")
     try:
@@ -334,6 +339,16 @@ def _checked(headers: Mapping[str, str], entry: str, *, of_site: bool) -> dict[s
         raise OrderError(f"{entry} headers {error}") from error
 
 
+def _check_local(addresses: Iterable[str]) -> None:
+    """Raises: OrderError for one that is not of this machine: every connection would fail."""
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as tried:
+                tried.bind((address, 0))
+        except OSError as error:
+            raise OrderError(f"[fetch] bind: {address} is no address of this machine ({error.strerror})") from error
+
+
 def proxy_faults(options: FetchOptions, sites: Iterable[SiteOptions]) -> Iterator[str]:
     """A line for each proxy that private addresses could be fetched through unnoticed, against `allow_private`."""
     if options.allow_private or options.proxy_resolves:
@@ -350,12 +365,17 @@ def proxy_faults(options: FetchOptions, sites: Iterable[SiteOptions]) -> Iterato
             )
 
 
-def _proxy(text: str, password_env: str, entry: str) -> Proxy | None:
-    if not text:
-        return None
-    password = _password(password_env, f"{entry} proxy_password_env") if password_env else ""
+def _proxies(proxy: str | Sequence[str], password_env: str | Sequence[str], entry: str) -> Proxies:
+    texts, variables = ([one] if isinstance(one, str) else list(one) for one in (proxy, password_env))
+    texts, variables = [text for text in texts if text], variables if any(variables) else []
+    if len(variables) > 1 and len(variables) != len(texts):
+        raise OrderError(
+            f"{entry} proxy_password_env: {len(variables)} variables for {len(texts)} proxies; name one for each"
+        )
+    variables = variables * len(texts) if len(variables) == 1 else variables
+    passwords = [_password(variable, f"{entry} proxy_password_env") for variable in variables]
     try:
-        return parse_proxy(text, password)
+        return parse_proxies(texts, passwords)
     except ValueError as error:
         raise OrderError(f"{entry} proxy: {error}") from error
 

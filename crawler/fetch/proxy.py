@@ -13,9 +13,12 @@ import base64
 import errno
 import ipaddress
 import os
+import re
 import socket
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib import request
 from urllib.parse import unquote, urlsplit
 
 from anabranch.crawler.outcomes.failures import ConnectFailed, FetchError, ProxyRefused, ServiceAway, proxy_service
@@ -86,6 +89,65 @@ class Proxy:
     def headers(self) -> dict[str, str]:
         """The header with the credentials for an HTTP proxy; empty without a user."""
         return {"Proxy-Authorization": basic_auth(self.user, self.password)} if self.user else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The proxies that may fetch a URL, in turn. From the environment: those of its scheme, but for the hosts of `no_proxy`."""
+
+    listed: tuple[Proxy, ...] = ()
+    by_scheme: tuple[tuple[str, Proxy], ...] = ()  #: of the environment
+    exceptions: str = ""  #: the variable `no_proxy`
+
+    def __iter__(self) -> Iterator[Proxy]:
+        return iter((*self.listed, *(proxy for _, proxy in self.by_scheme)))
+
+    def of(self, url: str) -> tuple[Proxy, ...]:
+        """Those for an absolute URL; none: its host is asked directly. Cost: some µs with those of the environment."""
+        if not self.by_scheme:
+            return self.listed
+        scheme, _, rest = url.partition("://")
+        proxy = dict(self.by_scheme).get(scheme)
+        if proxy is None:
+            return ()
+        host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+        is_exempt = request.proxy_bypass_environment(host, {"no": self.exceptions})  # type: ignore[attr-defined]
+        return () if is_exempt else (proxy,)
+
+
+#: In place of a proxy's URL: the variables that other programs use.
+ENVIRONMENT = "env"
+
+
+def parse_proxies(texts: Sequence[str], passwords: Sequence[str] = ()) -> Proxies:
+    """Parse proxies' URLs, with a password for each or none; `env` alone takes those of the variables HTTP_PROXY, HTTPS_PROXY,
+    ALL_PROXY and NO_PROXY, in either case, as curl reads them.
+
+    Raises: ValueError, one line that shows no password.
+    """
+    if list(texts) != [ENVIRONMENT]:
+        given = [*passwords, *[""] * len(texts)]
+        return Proxies(tuple(parse_proxy(text, password) for text, password in zip(texts, given, strict=False)))
+    named = request.getproxies_environment()
+    found = {}
+    for scheme in ("http", "https"):
+        if text := named.get(scheme) or named.get("all"):
+            try:
+                found[scheme] = _with_its_password(text)
+            except ValueError as error:
+                raise ValueError(f"env: the variable for {scheme} {error}") from error
+    return Proxies((), tuple(found.items()), named.get("no", ""))
+
+
+def _with_its_password(text: str) -> Proxy:
+    """A proxy of the environment, where URLs may hold a password and lack a scheme. Raises: ValueError without the text."""
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().replace("socks5h://", "socks5://")
+    try:
+        proxy = parse_proxy(bare)
+    except ValueError as error:
+        raise ValueError("is no URL of a proxy") from error
+    return replace(proxy, user=unquote(parts.username or ""), password=unquote(parts.password or ""))
 
 
 def system_message(error: Exception) -> str:

@@ -69,10 +69,19 @@ class RequestBuilder:
         self._origins = Origins(common)
 
     def build(
-        self, url: str, settings: SiteSettings, *, conditional: Validators | None, via: str | None, now_s: float
+        self,
+        url: str,
+        settings: SiteSettings,
+        *,
+        proxy: Proxy | None,
+        conditional: Validators | None,
+        via: str | None,
+        now_s: float,
     ) -> HttpRequest:
-        """The request for a canonical URL at `now_s` (epoch). Raises: AddressRefused, Unfetchable, InvalidURL, ValueError."""
-        proxy = settings.proxy
+        """The request for a canonical URL at `now_s` (epoch), through this proxy if there is one.
+
+        Raises: AddressRefused, Unfetchable, InvalidURL, ValueError.
+        """
         if proxy is not None and not self._options.allow_private:
             literal = ip_literal(URL(url, encoded=True).raw_host or "")
             if literal and not is_public(literal.host):  # the proxy resolves names, and must check addresses itself

@@ -131,17 +131,20 @@ class ProxyWay:
         self._doubted: Place | None = None  #: it may reach nothing, though it can be reached: the host that failed
         self._looks = SharedLook(self._look)
         self.has_worked = False  #: an answer has come through it in this run
+        self.is_away = False  #: it was, when it was used or looked at last
 
     def note_answer(self, place: Place, status: int, now_s: float) -> None:
         """Note that a host has answered, or the proxy in its place."""
-        self.has_worked = True
+        self.has_worked, self.is_away = True, False
         if status not in _OF_PROXIES:
             self._witnesses.note(place, now_s)
             self._doubted = None
 
     async def fault(self) -> str:
         """Why it cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used."""
-        return await self._looks.fault()
+        fault = await self._looks.fault()
+        self.is_away = bool(fault)
+        return fault
 
     async def away(self, place: Place, start_s: float) -> ServiceAway | None:
         """The proxy's fault in a fetch from this host that began at `start_s` and failed; None if it was the host's."""

@@ -21,7 +21,7 @@ from anabranch.crawler.fetch.addresses import (
     ip_literal,
 )
 from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, checked_headers, header_table
-from anabranch.crawler.fetch.proxy import parse_proxy
+from anabranch.crawler.fetch.proxy import ENVIRONMENT, parse_proxy
 from anabranch.crawler.order.values import (
     Duration,
     Endpoint,
@@ -122,8 +122,15 @@ class DnsSection(Section):
 
 
 def _checked_proxy(text: str) -> str:
-    if text:
+    if text and text != ENVIRONMENT:
         parse_proxy(text)
+    return text
+
+
+def _checked_local_address(text: str) -> str:
+    """Refuse what is no address. Whether it is one of this machine matters when a crawl begins, not where an order is read."""
+    if ip_literal(text) is None:
+        raise ValueError(f"must be addresses of this machine, like 192.0.2.7 or 2001:db8::7; not {text!r}")
     return text
 
 
@@ -131,8 +138,17 @@ _Headers = Annotated[dict[str, str], BeforeValidator(header_table), AfterValidat
 _SiteHeaders = Annotated[
     dict[str, str], BeforeValidator(header_table), AfterValidator(partial(checked_headers, of_site=True))
 ]
-_Proxy = Annotated[str, AfterValidator(_checked_proxy)]
+_LocalAddress = Annotated[str, AfterValidator(_checked_local_address)]
+#: One, or a list.
+_Proxies = Annotated[
+    tuple[Annotated[str, AfterValidator(_checked_proxy)], ...],
+    BeforeValidator(lambda value: ((value,) if value else ()) if isinstance(value, str) else value),
+]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
+_Variables = Annotated[
+    tuple[_Variable, ...],
+    BeforeValidator(lambda value: ((value,) if value else ()) if isinstance(value, str) else value),
+]
 #: A variable, or a file.
 _SecretPlace = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[^\x00-\x1f\x7f]*/[^\x00-\x1f\x7f]*)$")
@@ -154,8 +170,11 @@ class FetchSection(Section):
     cookies: bool = False  #: kept in the job, sent back to their site only
     cookie_file: FileOrNone = ""  #: a cookies.txt, read when a run begins and written back; sets cookies on
     referer: bool = False  #: send the page that a link was found on
-    proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
-    proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
+    proxy: _Proxies = ()  #: http://host:port, https://…, socks5://… or `env`; several: in turn; none: hosts are dialled
+    proxy_password_env: _Variables = ()  #: variable with the password of the proxy's user; of several, one for each
+    bind: tuple[
+        _LocalAddress, ...
+    ] = ()  #: addresses of this machine that connections come from; none: the system chooses
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without allow_private
     tls_verify: bool = True  #: certificates must be valid
     tls_old: bool = True  #: servers that offer only RSA key exchange or short keys are asked, too; the log notes it
@@ -187,8 +206,8 @@ class SiteEntry(Section):
     )  #: name -> the variable with its value, or a file with a / in its path that only its owner may read (0600)
     user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic authentication
     password_env: _Variable = ""  #: variable with the user's password
-    proxy: _Proxy | None = None  #: "" = none here
-    proxy_password_env: _Variable = ""
+    proxy: _Proxies | None = None  #: "" = none here
+    proxy_password_env: _Variables = ()
     cookies: bool | None = None
     max_body_bytes: PositiveSize | None = None
 

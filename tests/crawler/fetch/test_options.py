@@ -65,7 +65,11 @@ def test_each_setting_is_decided_by_itself() -> None:
     inner = SiteOptions(surts=("http://a.test/x/",), headers={"a": "inner", "b": "inner"}, proxy="http://p:1")
     settings = Sites(USUAL, [inner, outer]).of("http://a.test/x/y")
     assert dict(settings.headers) == {"a": "inner", "b": "inner", "C": "outer"}
-    assert (settings.cookies, settings.limits.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
+    assert (settings.cookies, settings.limits.max_body_bytes, settings.proxies.listed) == (
+        True,
+        1000,
+        (Proxy("http", "p", 1),),
+    )
 
 
 @each_row(
@@ -116,8 +120,8 @@ def test_a_site_may_do_without_the_usual_proxy() -> None:
         FetchOptions(user_agent="x", proxy="socks5://p", proxy_resolves=True),
         [SiteOptions(surts=("a.test",), proxy="")],
     )
-    assert sites.of("http://b.test/").proxy == Proxy("socks5", "p", 1080)
-    assert sites.of("http://a.test/").proxy is None
+    assert sites.of("http://b.test/").proxies.listed == (Proxy("socks5", "p", 1080),)
+    assert sites.of("http://a.test/").proxies.listed == ()
 
 
 def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +132,7 @@ def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert settings.headers["Authorization"] == basic_auth("me", "p\u00e4ss") == "Basic bWU6cMOkc3M="
     monkeypatch.setenv("PROXY_PASSWORD", "hidden")
     behind = replace(USUAL, proxy="http://you@p:1", proxy_password_env="PROXY_PASSWORD")
-    proxy = Sites(behind).usual.proxy
+    (proxy,) = Sites(behind).usual.proxies
     assert proxy == Proxy("http", "p", 1, "you", "hidden")
     assert "hidden" not in repr(proxy)
 
@@ -245,3 +249,52 @@ def test_a_header_has_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
     two = SiteOptions(surts=("a.test",), user="me", password_env="SECRET", secret_headers={"Authorization": "SECRET"})
     with pytest.raises(OrderError, match="user and secret_headers both give the Authorization"):
         Sites(USUAL, [two])
+
+
+def test_several_proxies_have_a_password_each_or_one_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other numbers of variables are refused."""
+    monkeypatch.setenv("ONE", "1")
+    monkeypatch.setenv("TWO", "2")
+    both = replace(USUAL, proxy=("http://u@a:1", "http://u@b:1"))
+    for variables, passwords in ((("ONE", "TWO"), ["1", "2"]), ("ONE", ["1", "1"]), ((), ["", ""])):
+        found = Sites(replace(both, proxy_password_env=variables)).usual.proxies
+        assert [proxy.password for proxy in found.of("http://x.test/")] == passwords
+    with pytest.raises(OrderError, match="proxy_password_env: 3 variables for 2 proxies; name one for each"):
+        Sites(replace(both, proxy_password_env=("ONE", "TWO", "ONE")))
+
+
+@each_row(
+    ("url", "proxies"),
+    [
+        ("http://a.test/", ["http://web:3128"]),
+        ("https://a.test/x", ["socks5://tls:1080"]),
+        ("http://in.b.test:8080/", []),
+        ("http://b.test/", []),
+        ("http://bb.test/", ["http://web:3128"]),
+        ("http://127.0.0.1/", []),
+    ],
+)
+def test_proxies_of_the_environment_are_used_as_by_curl(
+    monkeypatch: pytest.MonkeyPatch, url: str, proxies: list[str]
+) -> None:
+    """Each scheme has its own, whose URL may hold a password; hosts in no_proxy, and below them, are asked directly."""
+    monkeypatch.setenv("http_proxy", "http://me:hidden@web:3128")
+    monkeypatch.setenv("ALL_PROXY", "socks5h://tls")
+    monkeypatch.setenv("no_proxy", "b.test,127.0.0.1")
+    found = Sites(replace(USUAL, proxy="env")).of(url).proxies.of(url)
+    assert [proxy.url for proxy in found] == proxies
+    assert [proxy.password for proxy in found if proxy.user] == ["hidden"] * proxies.count("http://web:3128")
+
+
+def test_a_proxy_of_the_environment_that_is_none_is_refused_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold a password."""
+    monkeypatch.setenv("http_proxy", "ftp://me:hidden@web")
+    with pytest.raises(OrderError, match="proxy: env: the variable for http is no URL of a proxy") as caught:
+        Sites(replace(USUAL, proxy="env"))
+    assert "hidden" not in str(caught.value)
+
+
+def test_an_address_of_another_machine_is_refused_before_the_crawl() -> None:
+    """Every connection would fail."""
+    with pytest.raises(OrderError, match=r"\[fetch\] bind: 192\.0\.2\.7 is no address of this machine"):
+        Sites(replace(USUAL, bind=("192.0.2.7",)))

@@ -306,3 +306,66 @@ async def test_connections_through_a_proxy_are_kept_and_bounded_like_others(site
     with pytest.raises(ConnectionLost, match="more than 131072 bytes of headers"):
         await fetcher.get("http://a.test/")
     assert site.connections == 1
+
+
+async def test_several_proxies_fetch_in_turn(site: Web) -> None:
+    """Each request takes the next one; what a site sees comes from all of them."""
+    asked: list[str] = []
+    ports = [await site.listen(counting(name, asked)) for name in ("a", "b", "c")]
+    fetcher = site.fetcher(proxy=[f"http://127.0.0.1:{port}" for port in ports])
+    for number in range(6):
+        (await fetcher.get(f"http://x.test/{number}")).body.close()
+    assert sorted(asked) == ["a", "a", "b", "b", "c", "c"]
+    assert asked[:3] == asked[3:]
+
+
+async def test_while_one_of_several_proxies_is_away_the_others_fetch(site: Web) -> None:
+    """No fetch fails by it, and none waits for it again until it was found to be back."""
+    asked: list[str] = []
+    port, gone = await site.listen(counting("a", asked)), await refused_port()
+    fetcher = site.fetcher(proxy=[f"http://127.0.0.1:{gone}", f"http://127.0.0.1:{port}"])
+    for number in range(4):
+        (await fetcher.get(f"http://x.test/{number}")).body.close()
+    assert asked == ["a"] * 4
+    away, there = fetcher.proxies.values()
+    assert await fetcher.fault_of(away) == ""
+    assert not fetcher.may_use("x.test", away)
+    assert fetcher.may_use("x.test", there)
+
+
+async def test_if_all_of_several_proxies_are_away_the_service_is(site: Web) -> None:
+    """As with one: the URL waits, and its try does not count."""
+    fetcher = site.fetcher(proxy=[f"http://127.0.0.1:{await refused_port()}" for _ in range(2)])
+    with pytest.raises(ServiceAway):
+        await fetcher.get("http://x.test/")
+    assert all(fetcher.may_use("x.test", proxy) for proxy in fetcher.proxies.values())
+    assert await fetcher.fault_of(next(iter(fetcher.proxies.values())))
+
+
+async def test_connections_come_from_the_address_that_the_order_names(site: Web) -> None:
+    """Addresses of a family without one are not tried."""
+    seen: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        seen.append(writer.get_extra_info("peername")[0])
+        writer.write(OK_HI)
+        await writer.drain()
+
+    port = await site.listen(answer)
+    fetcher = site.fetcher(bind=("127.0.0.9",))
+    (await fetcher.get(f"http://127.0.0.1:{port}/")).body.close()
+    assert seen == ["127.0.0.9"]
+    with pytest.raises(ConnectFailed, match="without an address in"):
+        await fetcher.get(f"http://[::1]:{port}/")
+
+
+def counting(name: str, asked: list[str]) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A proxy that notes a request by its name, and answers it itself."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.append(name)
+        writer.write(OK_HI)
+
+    return answer
