@@ -9,6 +9,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -20,10 +21,11 @@ from aiohttp.http import HttpProcessingError
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits, IdleConnections
 from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts, Connector, HeadTooLong, SocksConnector
 from anabranch.crawler.fetch.cookies import Cookies
+from anabranch.crawler.fetch.digest import Digests
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
-from anabranch.crawler.fetch.requests import RequestBuilder
+from anabranch.crawler.fetch.requests import RequestBuilder, origin_of
 from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
@@ -122,7 +124,8 @@ class Fetcher:
         self._may_send = may_send
         self._sites = Sites(options, sites)
         self.cookies = Cookies()
-        self._requests = RequestBuilder(options, self.cookies)
+        self._digests = Digests()
+        self._requests = RequestBuilder(options, self.cookies, self._digests)
         connections = connections or ConnectionLimits()
         self._max_busy = connections.busy
         self._idle = IdleConnections(connections.idle)  # of all connectors together
@@ -159,11 +162,21 @@ class Fetcher:
         *others, last = self._in_turn(settings.proxies.of(url)) or (None,)
         for proxy in others:
             try:
-                return await self._get(asked, proxy)
+                return await self._get_known(asked, proxy)
             except ServiceAway as error:
                 if proxy is None or error.service != proxy_service(proxy.url):
                     raise
-        return await self._get(asked, last)
+        return await self._get_known(asked, last)
+
+    async def _get_known(self, asked: _Asked, proxy: Proxy | None) -> Response:
+        """One exchange, or two if the first brings a challenge of digest authentication that can be answered."""
+        response = await self._get(asked, proxy)
+        if asked.settings.digest is None or response.status != HTTPStatus.UNAUTHORIZED:
+            return response
+        if not self._digests.learn(origin_of(asked.url), response.headers.getall("WWW-Authenticate", ())):
+            return response
+        response.body.close()
+        return await self._get(asked, proxy)
 
     def _in_turn(self, proxies: Sequence[Proxy]) -> Sequence[Proxy]:
         """The proxies from the next one on; those that were away when they were last used come last."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from anabranch.crawler.fetch.digest import Credentials
 from anabranch.crawler.fetch.proxy import Proxies, basic_auth, parse_proxies
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.frontier import HostTable
@@ -119,7 +120,8 @@ class SiteOptions:
     secret_headers: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({})
     )  #: name -> where its value is
-    user: str = ""  #: of basic authentication (RFC 7617)
+    user: str = ""  #: of basic authentication (RFC 7617), or digest (RFC 7616)
+    auth: Literal["basic", "digest"] = "basic"
     password_env: str = ""  #: variable with the user's password
     proxy: str | Sequence[str] | None = None  #: as in `FetchOptions`; "" = none here
     proxy_password_env: str | Sequence[str] = ()
@@ -183,6 +185,7 @@ class SiteSettings(NamedTuple):
     cookies: bool
     limits: FetchLimits
     secrets: Secrets | None = None  #: None: there is no login
+    digest: Credentials | None = None  #: for digest authentication
 
 
 class _Rule(NamedTuple):
@@ -254,11 +257,14 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
     headers, secrets = _site_headers(site, entry)
+    is_digest = site.auth == "digest" and site.user
+    password = _password(site.password_env, f"{entry} password_env") if is_digest else ""
     changes: dict[str, object] = {
         "cookies": site.cookies,
         "limits": None if site.max_body_bytes is None else FetchLimits(timeout_s, site.max_body_bytes),
         "headers": headers or None,
         "secrets": secrets,
+        "digest": Credentials(site.user, password) if is_digest else None,
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if site.proxy is not None:
@@ -280,6 +286,8 @@ def _site_headers(site: SiteOptions, entry: str) -> tuple[dict[str, str], Secret
     if site.user:
         if any(name.lower() == "authorization" for name in hidden):
             raise OrderError(f"{entry}: user and secret_headers both give the Authorization; leave one of them out")
+        if site.auth == "digest":
+            return headers | hidden, Secrets() if not hidden else _secrets_of(hidden)
         hidden["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
     elif site.password_env:
         raise OrderError(f"{entry} password_env: there is no user; give one")

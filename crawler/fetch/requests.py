@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ConnectionKey
 
     from anabranch.crawler.fetch.cookies import Cookies
+    from anabranch.crawler.fetch.digest import Digests
     from anabranch.crawler.fetch.options import FetchOptions, SiteSettings, Validators
     from anabranch.crawler.fetch.proxy import Proxy
 
@@ -56,7 +57,7 @@ class HttpRequest(NamedTuple):
 class RequestBuilder:
     """Makes the requests of a run."""
 
-    def __init__(self, options: FetchOptions, cookies: Cookies) -> None:
+    def __init__(self, options: FetchOptions, cookies: Cookies, digests: Digests) -> None:
         codings = [name for name in options.accept_encoding if name in CODINGS]
         common = {
             "User-Agent": options.user_agent,
@@ -65,6 +66,7 @@ class RequestBuilder:
         }
         self._options = options
         self._cookies = cookies
+        self._digests = digests
         self._fields = HeaderFields(common)
         self._origins = Origins(common)
 
@@ -92,6 +94,9 @@ class RequestBuilder:
             if "Authorization" in fields:
                 raise Unfetchable("the URL has a user, and the order another one")
             fields = {**fields, "Authorization": origin.authorization}
+        elif settings.digest is not None:
+            answer = self._digests.authorization(origin_of(url), path.decode(), settings.digest)
+            fields = {**fields, "Authorization": answer} if answer else fields
         if proxy is not None and origin.is_forwarded:
             fields = {**fields, **proxy.headers()}  # with TLS only the CONNECT before it may show them
         hidden = frozenset[str]() if settings.secrets is None else settings.secrets.fields - _ALWAYS_SECRET
@@ -110,6 +115,12 @@ class RequestBuilder:
             own = fields.get("Cookie")
             fields = {**fields, "Cookie": f"{own}; {cookie}" if own else cookie}
         return fields
+
+
+def origin_of(url: str) -> str:
+    """Scheme and authority of an absolute URL."""
+    match = _URL.fullmatch(url)
+    return match[1].lower() if match else ""
 
 
 def referer(via: str, url: str) -> str:

@@ -204,7 +204,8 @@ class SiteEntry(Section):
     secret_headers: dict[str, _SecretPlace] = Field(
         default_factory=dict
     )  #: name -> the variable with its value, or a file with a / in its path that only its owner may read (0600)
-    user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic authentication
+    user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic or digest authentication
+    auth: Literal["basic", "digest"] = "basic"  #: how the user is told; digest never sends the password
     password_env: _Variable = ""  #: variable with the user's password
     proxy: _Proxies | None = None  #: "" = none here
     proxy_password_env: _Variables = ()
