@@ -496,32 +496,26 @@ def old_tls_context(*, verify: bool) -> ssl.SSLContext:
 
 def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.socket]:
     """A function that makes the socket for an address; it raises OSError for a forbidden one."""
-    families = {socket.AF_INET: options.ipv4, socket.AF_INET6: options.ipv6}
     sources = {socket.AF_INET6 if ":" in address else socket.AF_INET: address for address in options.bind}
+    families = [family for family, is_on in ((socket.AF_INET, options.ipv4), (socket.AF_INET6, options.ipv6)) if is_on]
 
     def make(info: AddrInfoType) -> socket.socket:
         family, kind, proto, _, address = info
         host, attempts = str(address[0]), _ATTEMPTS.get()
         # OSErrors, since aiohttp collects those and tries the next address.
-        if not families.get(socket.AddressFamily(family), False):
+        if family not in families or (sources and family not in sources):
             raise OSError(errno.EAFNOSUPPORT, f"{host} is of a family that the order has switched off")
         if not (options.allow_private or attempts.is_proxied or is_public(host)):
             attempts.note_refused(host)
             raise OSError(errno.EACCES, f"{host} is not a public address")
-        if sources and family not in sources:
-            raise OSError(errno.EAFNOSUPPORT, f"{host} is of a family without an address in [fetch] bind")
         try:
             made = socket.socket(family, kind, proto)
         except OSError as error:
             attempts.note_no_socket(error)
             raise
-        if sources:
-            try:
-                made.bind((sources[socket.AddressFamily(family)], 0))
-            except OSError:
-                made.close()
-                raise
         attempts.note_socket()
+        if sources:  # they were tried when the crawl began
+            made.bind((sources[socket.AddressFamily(family)], 0))
         return made
 
     return make

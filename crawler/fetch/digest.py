@@ -12,7 +12,8 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from anabranch.crawler.fetch.options import Credentials, is_sendable
 
 #: Origins whose challenge is remembered.
 MAX_ORIGINS = 1_000
@@ -21,13 +22,6 @@ _MAX_CHARS = 8_192
 _HASHES = {"sha-512-256": "sha512_256", "sha-256": "sha256", "md5": "md5"}
 #: A scheme, or a parameter with a token or a quoted text.
 _PART = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+)))?\s*,?\s*')
-
-
-class Credentials(NamedTuple):
-    """A user and a password."""
-
-    user: str
-    password: str
 
 
 @dataclass(slots=True)
@@ -107,18 +101,18 @@ def _quoted(text: str) -> str:
 def _challenges(field: str) -> Iterator[_Challenge]:
     """The challenges of a field that can be answered: Digest, with a known algorithm, and `auth` if there is a choice."""
     for scheme, parameters in _schemes(field):
-        if scheme != "digest" or not parameters.get("nonce") or "realm" not in parameters:
-            continue
-        algorithm, qop = parameters.get("algorithm", ""), parameters.get("qop")
-        is_known = (algorithm.lower().removesuffix("-sess") or "md5") in _HASHES
-        choices = [one.strip().lower() for one in (qop or "").split(",")]
-        texts = (parameters["realm"], parameters["nonce"], parameters.get("opaque", ""))
-        if (
-            is_known
-            and (qop is None or "auth" in choices)
-            and all(one.isascii() and one.isprintable() for one in texts)
-        ):
-            yield _Challenge(*texts[:2], parameters.get("opaque"), algorithm, qop is not None)
+        if scheme == "digest" and (found := _challenge_of(parameters)) is not None:
+            yield found
+
+
+def _challenge_of(parameters: dict[str, str]) -> _Challenge | None:
+    realm, nonce, opaque = parameters.get("realm"), parameters.get("nonce"), parameters.get("opaque")
+    algorithm, qop = parameters.get("algorithm", ""), parameters.get("qop")
+    is_known = (algorithm.lower().removesuffix("-sess") or "md5") in _HASHES
+    if not (realm and nonce and is_known and is_sendable(f"{realm}{nonce}{opaque}")):
+        return None
+    has_choice = qop is None or "auth" in [one.strip().lower() for one in qop.split(",")]
+    return _Challenge(realm, nonce, opaque, algorithm, qop is not None) if has_choice else None
 
 
 def _schemes(field: str) -> Iterator[tuple[str, dict[str, str]]]:

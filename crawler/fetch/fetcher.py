@@ -25,7 +25,7 @@ from anabranch.crawler.fetch.digest import Digests
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
-from anabranch.crawler.fetch.requests import RequestBuilder, origin_of
+from anabranch.crawler.fetch.requests import Asked, RequestBuilder, origin_of
 from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
@@ -83,16 +83,12 @@ _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
 
 
-class _Asked(NamedTuple):
-    """The arguments of a fetch, with the settings of its URL."""
+class _Reading(NamedTuple):
+    """How an answer is read."""
 
-    url: str
-    settings: SiteSettings
     limits: FetchLimits
-    conditional: Validators | None
-    via: str | None
-    keep_broken: bool
-    wants_body: Callable[[PageHead], bool] | None
+    keep_broken: bool = False
+    wants_body: Callable[[PageHead], bool] | None = None
 
 
 class Fetcher:
@@ -158,25 +154,36 @@ class Fetcher:
         """
         settings = self._sites.of(url)
         limits = settings.limits if limits is None else settings.limits.and_also(limits)
-        asked = _Asked(url, settings, limits, conditional, via, keep_broken, wants_body)
-        *others, last = self._in_turn(settings.proxies.of(url)) or (None,)
-        for proxy in others:
+        asked = Asked(url, settings, conditional, via)
+        return await self._ask(asked, _Reading(limits, keep_broken, wants_body))
+
+    async def post(self, url: str, form: bytes) -> Response:
+        """Send the fields of a form to a canonical URL; as `get`."""
+        settings = self._sites.of(url)
+        return await self._ask(Asked(url, settings, form=form), _Reading(settings.limits))
+
+    async def _ask(self, asked: Asked, reading: _Reading) -> Response:
+        """By the next proxy that can be used, or directly. Raises: as `get`."""
+        away: ServiceAway | None = None
+        for proxy in self._in_turn(asked.settings.proxies.of(asked.url)) or (None,):
             try:
-                return await self._get_known(asked, proxy)
+                return await self._ask_known(asked, reading, proxy)
             except ServiceAway as error:
                 if proxy is None or error.service != proxy_service(proxy.url):
                     raise
-        return await self._get_known(asked, last)
+                self._ways[proxy].is_away, away = True, error
+        assert away is not None
+        raise away
 
-    async def _get_known(self, asked: _Asked, proxy: Proxy | None) -> Response:
+    async def _ask_known(self, asked: Asked, reading: _Reading, proxy: Proxy | None) -> Response:
         """One exchange, or two if the first brings a challenge of digest authentication that can be answered."""
-        response = await self._get(asked, proxy)
+        response = await self._exchange(asked, reading, proxy)
         if asked.settings.digest is None or response.status != HTTPStatus.UNAUTHORIZED:
             return response
         if not self._digests.learn(origin_of(asked.url), response.headers.getall("WWW-Authenticate", ())):
             return response
         response.body.close()
-        return await self._get(asked, proxy)
+        return await self._exchange(asked, reading, proxy)
 
     def _in_turn(self, proxies: Sequence[Proxy]) -> Sequence[Proxy]:
         """The proxies from the next one on; those that were away when they were last used come last."""
@@ -185,16 +192,17 @@ class Fetcher:
             proxies = sorted((*proxies[self._turn :], *proxies[: self._turn]), key=lambda one: self._ways[one].is_away)
         return proxies
 
-    async def _get(self, asked: _Asked, proxy: Proxy | None) -> Response:
+    async def _exchange(self, asked: Asked, reading: _Reading, proxy: Proxy | None) -> Response:
         """One exchange, through this proxy or directly; as `get`."""
-        url, settings, limits, conditional, via, keep_broken, wants_body = asked
+        url, settings, limits = asked.url, asked.settings, reading.limits
         start_s = self._clock()
         attempts = ConnectAttempts(proxy="" if proxy is None else proxy.url)
         body = self._scratch.body()
         try:
-            request = self._requests.build(url, settings, proxy=proxy, conditional=conditional, via=via, now_s=start_s)
+            request = self._requests.build(asked, proxy, start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
-            await exchange.run(self._connector(proxy), keep_broken=keep_broken, wants_body=wants_body)
+            connector = self._connector(proxy)
+            await exchange.run(connector, keep_broken=reading.keep_broken, wants_body=reading.wants_body)
             response = exchange.response(start_s, self._clock(), self._secrets_of(url, settings))
             self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
             if settings.cookies:
@@ -206,8 +214,6 @@ class Fetcher:
             end_s = self._clock()
             if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
                 failure = await self._away(error, proxy, url, start_s) or failure
-            if proxy is not None and isinstance(failure, ServiceAway) and failure.service == proxy_service(proxy.url):
-                self._ways[proxy].is_away = True
             failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise

@@ -11,13 +11,12 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from anabranch.crawler.fetch.digest import Credentials
 from anabranch.crawler.fetch.proxy import Proxies, basic_auth, parse_proxies
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.frontier import HostTable
@@ -170,6 +169,13 @@ def is_sendable(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
+class Credentials(NamedTuple):
+    """A user and a password."""
+
+    user: str
+    password: str
+
+
 class Secrets(NamedTuple):
     """The parts of a login, which no file of the job may show."""
 
@@ -256,15 +262,10 @@ def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSetti
 def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
-    headers, secrets = _site_headers(site, entry)
-    is_digest = site.auth == "digest" and site.user
-    password = _password(site.password_env, f"{entry} password_env") if is_digest else ""
     changes: dict[str, object] = {
         "cookies": site.cookies,
         "limits": None if site.max_body_bytes is None else FetchLimits(timeout_s, site.max_body_bytes),
-        "headers": headers or None,
-        "secrets": secrets,
-        "digest": Credentials(site.user, password) if is_digest else None,
+        **_login_changes(site, entry),
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if site.proxy is not None:
@@ -277,21 +278,27 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
         raise OrderError(f"{entry} surt: {error}") from error
 
 
-def _site_headers(site: SiteOptions, entry: str) -> tuple[dict[str, str], Secrets | None]:
-    """Return all headers of an entry, and its login if it has one. Raises: OrderError."""
+def _login_changes(site: SiteOptions, entry: str) -> dict[str, object]:
+    """The headers, secrets and credentials of an entry; None where it has none. Raises: OrderError."""
     headers = _checked(site.headers, entry, of_site=True)
     hidden = _secret_headers(site.secret_headers, f"{entry} secret_headers")
-    if twice := {name.lower() for name in headers} & {name.lower() for name in hidden}:
-        raise OrderError(f"{entry}: {min(twice)} is in headers and in secret_headers; leave one of them out")
-    if site.user:
-        if any(name.lower() == "authorization" for name in hidden):
-            raise OrderError(f"{entry}: user and secret_headers both give the Authorization; leave one of them out")
-        if site.auth == "digest":
-            return headers | hidden, Secrets() if not hidden else _secrets_of(hidden)
-        hidden["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
-    elif site.password_env:
+    _check_sources(site, {name.lower() for name in headers}, {name.lower() for name in hidden}, entry)
+    user = Credentials(site.user, _password(site.password_env, f"{entry} password_env")) if site.user else None
+    digest = user if site.auth == "digest" else None
+    if user is not None and digest is None:
+        hidden["Authorization"] = basic_auth(*user)
+    secrets = None if user is None and not hidden else _secrets_of(hidden)
+    return {"headers": headers | hidden or None, "secrets": secrets, "digest": digest}
+
+
+def _check_sources(site: SiteOptions, headers: Set[str], hidden: Set[str], entry: str) -> None:
+    """Raises: OrderError if a header has two sources, or a password no user."""
+    if headers & hidden:
+        raise OrderError(f"{entry}: {min(headers & hidden)} is in headers and in secret_headers; leave one of them out")
+    if site.user and "authorization" in hidden:
+        raise OrderError(f"{entry}: user and secret_headers both give the Authorization; leave one of them out")
+    if site.password_env and not site.user:
         raise OrderError(f"{entry} password_env: there is no user; give one")
-    return headers | hidden, _secrets_of(hidden) if hidden else None
 
 
 #: Headers that no site may get, also as secrets: they are the proxy's.

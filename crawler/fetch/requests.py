@@ -44,6 +44,19 @@ _ALWAYS_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
 _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE)
 
 
+FORM_TYPE = "application/x-www-form-urlencoded"
+
+
+class Asked(NamedTuple):
+    """What is asked for."""
+
+    url: str  #: canonical
+    settings: SiteSettings
+    conditional: Validators | None = None  #: the page only if it has changed since this version
+    via: str | None = None  #: the page with the link
+    form: bytes | None = None  #: the fields of a form, encoded; it is sent by POST
+
+
 class HttpRequest(NamedTuple):
     """A request, ready to be sent."""
 
@@ -70,48 +83,50 @@ class RequestBuilder:
         self._fields = HeaderFields(common)
         self._origins = Origins(common)
 
-    def build(
-        self,
-        url: str,
-        settings: SiteSettings,
-        *,
-        proxy: Proxy | None,
-        conditional: Validators | None,
-        via: str | None,
-        now_s: float,
-    ) -> HttpRequest:
-        """The request for a canonical URL at `now_s` (epoch), through this proxy if there is one.
+    def build(self, asked: Asked, proxy: Proxy | None, now_s: float) -> HttpRequest:
+        """The request at `now_s` (epoch), through this proxy if there is one.
 
         Raises: AddressRefused, Unfetchable, InvalidURL, ValueError.
         """
+        settings = asked.settings
         if proxy is not None and not self._options.allow_private:
-            literal = ip_literal(URL(url, encoded=True).raw_host or "")
+            literal = ip_literal(URL(asked.url, encoded=True).raw_host or "")
             if literal and not is_public(literal.host):  # the proxy resolves names, and must check addresses itself
                 raise AddressRefused(f"{literal.host} is not a public address (--allow-private allows it)")
-        origin, path = self._origins.of(url, proxy)
-        fields = self._fields_for(url, settings, conditional, via, now_s)
-        if origin.authorization:
-            if "Authorization" in fields:
-                raise Unfetchable("the URL has a user, and the order another one")
-            fields = {**fields, "Authorization": origin.authorization}
-        elif settings.digest is not None:
-            answer = self._digests.authorization(origin_of(url), path.decode(), settings.digest)
-            fields = {**fields, "Authorization": answer} if answer else fields
+        origin, path = self._origins.of(asked.url, proxy)
+        fields = self._fields_for(asked, now_s)
+        if authorization := self._authorization(asked, origin, path.decode(), fields):
+            fields = {**fields, "Authorization": authorization}
         if proxy is not None and origin.is_forwarded:
             fields = {**fields, **proxy.headers()}  # with TLS only the CONNECT before it may show them
+        data = origin.request(path, self._fields.encode(fields))
+        if asked.form is not None:
+            data = b"POST" + data.removeprefix(b"GET") + asked.form
         hidden = frozenset[str]() if settings.secrets is None else settings.secrets.fields - _ALWAYS_SECRET
-        return HttpRequest(url, origin.request(path, self._fields.encode(fields)), origin, proxy, hidden)
+        return HttpRequest(asked.url, data, origin, proxy, hidden)
 
-    def _fields_for(
-        self, url: str, settings: SiteSettings, conditional: Validators | None, via: str | None, now_s: float
-    ) -> Mapping[str, str]:
+    def _authorization(self, asked: Asked, origin: Origin, target: str, fields: Mapping[str, str]) -> str:
+        """The user of the URL, or an answer to a digest challenge; empty if there is neither."""
+        if origin.authorization:
+            if "Authorization" in fields or asked.settings.digest is not None:
+                raise Unfetchable("the URL has a user, and the order another one")
+            return origin.authorization
+        if asked.settings.digest is None:
+            return ""
+        method = "GET" if asked.form is None else "POST"
+        return self._digests.authorization(origin_of(asked.url), target, asked.settings.digest, method)
+
+    def _fields_for(self, asked: Asked, now_s: float) -> Mapping[str, str]:
         """The fields that the settings, an earlier answer, the linking page and the cookies add to the common ones."""
+        settings, via = asked.settings, asked.via
         fields = settings.headers
-        if conditional is not None:
-            fields = {**fields, **conditional.headers()}
-        if self._options.referer and via and (page := referer(via, url)):
+        if asked.form is not None:
+            fields = {**fields, "Content-Type": FORM_TYPE, "Content-Length": str(len(asked.form))}
+        if asked.conditional is not None:
+            fields = {**fields, **asked.conditional.headers()}
+        if self._options.referer and via and (page := referer(via, asked.url)):
             fields = {**fields, "Referer": page}
-        if settings.cookies and (cookie := self._cookies.header(url, now_s)):
+        if settings.cookies and (cookie := self._cookies.header(asked.url, now_s)):
             own = fields.get("Cookie")
             fields = {**fields, "Cookie": f"{own}; {cookie}" if own else cookie}
         return fields

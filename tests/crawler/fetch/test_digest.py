@@ -8,8 +8,8 @@ import re
 import pytest
 
 from anabranch.crawler.fetch import digest
-from anabranch.crawler.fetch.digest import Credentials, Digests
-from anabranch.crawler.fetch.options import SiteOptions
+from anabranch.crawler.fetch.digest import Digests
+from anabranch.crawler.fetch.options import Credentials, SiteOptions
 from tests.crawler.fetch.servers import Web
 from tests.rows import each_row
 
