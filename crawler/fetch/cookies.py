@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import structlog
 
-from anabranch.crawler.fetch.options import is_sendable
+from anabranch.crawler.fetch.secrets import is_sendable
 from anabranch.crawler.outcomes.errors import OrderError, StorageError, storage_errors
 from anabranch.crawler.urls.parsing import canonical, host_of
 from anabranch.dedup.files.durable import replace_file

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from anabranch.crawler.fetch.options import Credentials, is_sendable
+from anabranch.crawler.fetch.secrets import Credentials, is_sendable
 
 #: Origins whose challenge is remembered.
 MAX_ORIGINS = 1_000

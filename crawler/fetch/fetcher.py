@@ -26,6 +26,7 @@ from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
 from anabranch.crawler.fetch.requests import Asked, RequestBuilder, origin_of
+from anabranch.crawler.fetch.secrets import Login
 from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
@@ -230,6 +231,15 @@ class Fetcher:
             return None
         values = frozenset[bytes]() if settings.secrets is None else settings.secrets.values
         return values | self.cookies.values(url) if settings.cookies else values
+
+    def login_of(self, url: str) -> Login | None:
+        """The login by a form that this URL needs."""
+        return self._sites.of(url).login
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether any URL needs a login by a form."""
+        return self._sites.has_logins
 
     def cookies_for(self, url: str) -> str | None:
         """The Cookie field with which a URL would be asked for now; None where cookies are off."""

@@ -7,17 +7,25 @@ their owner may read: no order or log ever holds one.
 
 from __future__ import annotations
 
-import os
-import re
 import socket
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from anabranch.crawler.fetch.proxy import Proxies, basic_auth, parse_proxies
+from anabranch.crawler.fetch.secrets import (
+    RESERVED,
+    TOKEN,
+    Credentials,
+    Login,
+    Secrets,
+    is_sendable,
+    password,
+    read_secret,
+    secret_headers,
+    secrets_of,
+)
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.frontier import HostTable
 from anabranch.frontier.errors import PolicyError
@@ -26,7 +34,6 @@ from anabranch.frontier.policies.hosts import SurtPrefix, authority, parse_surt,
 #: The Accept header of every request.
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: Header that has a key of its own in the order -> the key.
 _KEYS = MappingProxyType(
     {
@@ -39,21 +46,6 @@ _KEYS = MappingProxyType(
         "referer": "[fetch] referer",
         "user-agent": "[agent] user_agent (--user-agent)",
     }
-)
-#: Headers that only the fetcher may set: they delimit messages, or speak for the connection.
-_RESERVED = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "http2-settings",
-        "keep-alive",
-        "proxy-connection",
-        "range",
-        "te",
-    }
-    | {"trailer", "transfer-encoding", "upgrade"}
 )
 
 
@@ -121,6 +113,15 @@ class SiteOptions:
     )  #: name -> where its value is
     user: str = ""  #: of basic authentication (RFC 7617), or digest (RFC 7616)
     auth: Literal["basic", "digest"] = "basic"
+    login_page: str = ""  #: URL of a page with the form of a login; empty = there is none
+    login_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  #: name -> value
+    login_secrets: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({})
+    )  #: name -> where its value is
+    login_success: str = ""  #: a text of the page behind the login; empty = the form is gone
+    login_lost: str = (
+        ""  #: a text of pages for those who are not logged in; empty = 401 and redirects to the form alone
+    )
     password_env: str = ""  #: variable with the user's password
     proxy: str | Sequence[str] | None = None  #: as in `FetchOptions`; "" = none here
     proxy_password_env: str | Sequence[str] = ()
@@ -150,11 +151,11 @@ def checked_headers(headers: Mapping[str, str], *, of_site: bool = False) -> Map
     """
     known: set[str] = set()
     for name, value in headers.items():
-        if not _TOKEN.fullmatch(name):
+        if not TOKEN.fullmatch(name):
             raise ValueError(f"has {name!r}, which is no name of a header")
         if name.lower() in _KEYS and not (of_site and name.lower() == "user-agent"):
             raise ValueError(f"must not have {name}, which has its own key: {_KEYS[name.lower()]}")
-        if name.lower() in _RESERVED:
+        if name.lower() in RESERVED:
             raise ValueError(f"must not have {name}, which only the crawler itself sets; leave it out")
         if not is_sendable(value):
             raise ValueError(f"has a value for {name} that cannot be sent; it must be printable ASCII")
@@ -162,25 +163,6 @@ def checked_headers(headers: Mapping[str, str], *, of_site: bool = False) -> Map
             raise ValueError(f"has the header {name} twice; give it once, with commas between its values")
         known.add(name.lower())
     return headers
-
-
-def is_sendable(value: str) -> bool:
-    """Whether a header value can be sent as it is: printable ASCII."""
-    return value.isascii() and value.isprintable()
-
-
-class Credentials(NamedTuple):
-    """A user and a password."""
-
-    user: str
-    password: str
-
-
-class Secrets(NamedTuple):
-    """The parts of a login, which no file of the job may show."""
-
-    fields: frozenset[str] = frozenset()  #: names of header fields, in lower case
-    values: frozenset[bytes] = frozenset()
 
 
 class SiteSettings(NamedTuple):
@@ -192,6 +174,7 @@ class SiteSettings(NamedTuple):
     limits: FetchLimits
     secrets: Secrets | None = None  #: None: there is no login
     digest: Credentials | None = None  #: for digest authentication
+    login: Login | None = None  #: by a form
 
 
 class _Rule(NamedTuple):
@@ -227,6 +210,7 @@ class Sites:
             for rule in _rules(site, f"[[site]] {number}", options.timeout_s)
         ]
         self._is_empty = not rules
+        self.has_logins = any("login" in rule.changes for rule in rules)
         found = [self.usual.proxies, *(rule.changes.get("proxies") for rule in rules)]
         self.choices = [one for one in found if isinstance(one, Proxies)]  #: all that any URL has
         self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
@@ -263,7 +247,6 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
     changes: dict[str, object] = {
-        "cookies": site.cookies,
         "limits": None if site.max_body_bytes is None else FetchLimits(timeout_s, site.max_body_bytes),
         **_login_changes(site, entry),
     }
@@ -281,14 +264,39 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
 def _login_changes(site: SiteOptions, entry: str) -> dict[str, object]:
     """The headers, secrets and credentials of an entry; None where it has none. Raises: OrderError."""
     headers = _checked(site.headers, entry, of_site=True)
-    hidden = _secret_headers(site.secret_headers, f"{entry} secret_headers")
+    hidden = secret_headers(site.secret_headers, f"{entry} secret_headers")
     _check_sources(site, {name.lower() for name in headers}, {name.lower() for name in hidden}, entry)
-    user = Credentials(site.user, _password(site.password_env, f"{entry} password_env")) if site.user else None
+    user = Credentials(site.user, password(site.password_env, f"{entry} password_env")) if site.user else None
     digest = user if site.auth == "digest" else None
     if user is not None and digest is None:
         hidden["Authorization"] = basic_auth(*user)
-    secrets = None if user is None and not hidden else _secrets_of(hidden)
-    return {"headers": headers | hidden or None, "secrets": secrets, "digest": digest}
+    login, secrets = _login(site, entry), secrets_of(hidden) if hidden or user else None
+    found: dict[str, object] = {
+        "headers": headers | hidden or None,
+        "secrets": secrets,
+        "digest": digest,
+        "cookies": site.cookies,
+    }
+    if login is not None:
+        known = secrets or Secrets()
+        found |= {"login": login, "cookies": True, "secrets": Secrets(known.fields, known.values | login.passwords)}
+    return found
+
+
+def _login(site: SiteOptions, entry: str) -> Login | None:
+    """The login by a form. Raises: OrderError."""
+    hidden = {name: read_secret(place, f"{entry} login_secrets", "value") for name, place in site.login_secrets.items()}
+    fields = {**site.login_fields, **hidden}
+    if not site.login_page:
+        if fields or site.login_success or site.login_lost:
+            raise OrderError(f"{entry} login_page: is missing; it must be the URL of the page with the form")
+        return None
+    if not fields:
+        raise OrderError(
+            f"{entry} login_fields: names no field of the form; give the user, and login_secrets for the password"
+        )
+    passwords = frozenset(text.encode() for text in hidden.values() if text)
+    return Login(site.login_page, tuple(fields.items()), site.login_success, site.login_lost, passwords)
 
 
 def _check_sources(site: SiteOptions, headers: Set[str], hidden: Set[str], entry: str) -> None:
@@ -299,52 +307,6 @@ def _check_sources(site: SiteOptions, headers: Set[str], hidden: Set[str], entry
         raise OrderError(f"{entry}: user and secret_headers both give the Authorization; leave one of them out")
     if site.password_env and not site.user:
         raise OrderError(f"{entry} password_env: there is no user; give one")
-
-
-#: Headers that no site may get, also as secrets: they are the proxy's.
-_NEVER_SECRET = frozenset({"proxy-authorization"})
-_LEAST_SECRET_CHARS = 6  # a shorter text is found by chance in pages' heads
-_SECRET_FILE_BYTES = 1 << 16
-
-
-def _secret_headers(places: Mapping[str, str], key: str) -> dict[str, str]:
-    """Header -> its value, read from the variable or the file that is its place. Raises: OrderError."""
-    found: dict[str, str] = {}
-    for name, place in places.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _RESERVED | _NEVER_SECRET:
-            raise OrderError(f"{key}: {name!r} is no header that a site can be sent; Cookie and Authorization are")
-        if name.lower() in {known.lower() for known in found}:
-            raise OrderError(f"{key}: has the header {name} twice; give it once")
-        value = _file_secret(Path(place), key) if "/" in place else _password(place, key, "header's value")
-        if not value or not is_sendable(value):
-            raise OrderError(f"{key}: the value of {name} in {place} cannot be sent; it must be printable ASCII")
-        found["Cookie" if name.lower() == "cookie" else name] = value
-    return found
-
-
-def _file_secret(path: Path, key: str) -> str:
-    """The first line of a file. Raises: OrderError if others than its owner may read it."""
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            text = file.readline(_SECRET_FILE_BYTES)
-    except OSError as error:
-        raise OrderError(f"{key}: {path}: {error.strerror}; it must be a file with the header's value") from error
-    if mode & 0o077:
-        raise OrderError(f"{key}: {path}: others may read it (mode {mode:03o}); `chmod 600 {path}`")
-    return text.decode("latin-1").strip()
-
-
-def _secrets_of(headers: Mapping[str, str]) -> Secrets:
-    """The fields of a login, and their values: of a Cookie those of its parts, of others also the part behind a scheme."""
-    values: set[str] = set()
-    for name, text in headers.items():
-        if name.lower() == "cookie":
-            values.update(part.partition("=")[2].strip() for part in text.split(";"))
-        else:
-            values.update((text, text.rpartition(" ")[2]))
-    fields = frozenset(name.lower() for name in headers)
-    return Secrets(fields, frozenset(one.encode() for one in values if len(one) >= _LEAST_SECRET_CHARS))
 
 
 def _checked(headers: Mapping[str, str], entry: str, *, of_site: bool) -> dict[str, str]:
@@ -388,18 +350,8 @@ def _proxies(proxy: str | Sequence[str], password_env: str | Sequence[str], entr
             f"{entry} proxy_password_env: {len(variables)} variables for {len(texts)} proxies; name one for each"
         )
     variables = variables * len(texts) if len(variables) == 1 else variables
-    passwords = [_password(variable, f"{entry} proxy_password_env") for variable in variables]
+    passwords = [password(variable, f"{entry} proxy_password_env") for variable in variables]
     try:
         return parse_proxies(texts, passwords)
     except ValueError as error:
         raise OrderError(f"{entry} proxy: {error}") from error
-
-
-def _password(variable: str, key: str, what: str = "password") -> str:
-    """The value of a variable. Raises: OrderError if it is not set."""
-    if not variable:
-        return ""
-    value = os.environ.get(variable)
-    if value is None:
-        raise OrderError(f"{key}: the variable {variable} is not set; it must hold the {what}")
-    return value

@@ -16,7 +16,8 @@ from yarl import URL
 
 from anabranch.crawler.fetch.addresses import ip_literal, is_public
 from anabranch.crawler.fetch.decoding import CODINGS
-from anabranch.crawler.fetch.options import ACCEPT, is_sendable
+from anabranch.crawler.fetch.options import ACCEPT
+from anabranch.crawler.fetch.secrets import is_sendable
 from anabranch.crawler.outcomes.failures import AddressRefused, Unfetchable
 
 if TYPE_CHECKING:

@@ -127,6 +127,13 @@ def _checked_proxy(text: str) -> str:
     return text
 
 
+def _checked_page(text: str) -> str:
+    page = canonical(text) if text else ""
+    if page is None:
+        raise ValueError(f"must be the URL of a page, like https://example.org/login; not {text!r}")
+    return page
+
+
 def _checked_local_address(text: str) -> str:
     """Refuse what is no address. Whether it is one of this machine matters when a crawl begins, not where an order is read."""
     if ip_literal(text) is None:
@@ -207,6 +214,11 @@ class SiteEntry(Section):
     user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic or digest authentication
     auth: Literal["basic", "digest"] = "basic"  #: how the user is told; digest never sends the password
     password_env: _Variable = ""  #: variable with the user's password
+    login_page: Annotated[str, AfterValidator(_checked_page)] = ""  #: URL of the page with the form of a login
+    login_fields: dict[str, str] = Field(default_factory=dict)  #: what is filled in, by the names of the form's fields
+    login_secrets: dict[str, _SecretPlace] = Field(default_factory=dict)  #: passwords of the form, as secret_headers
+    login_success: str = ""  #: a text of the page behind the login; none: the form is gone
+    login_lost: str = ""  #: a text of pages for those who are not logged in; none: only 401, and redirects to the form
     proxy: _Proxies | None = None  #: "" = none here
     proxy_password_env: _Variables = ()
     cookies: bool | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from anabranch.crawler.fetch.options import is_sendable
+from anabranch.crawler.fetch.secrets import is_sendable
 from anabranch.crawler.order.values import (
     Connections,
     Count,

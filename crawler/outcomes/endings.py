@@ -49,6 +49,7 @@ class WhyEnded(Enum):
     SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"
     SERVICE_AWAY = "stopped: a service was away for too long; start the job again to resume"
     PROXY_REFUSED = "stopped: the proxy refuses the crawl; correct [fetch] proxy, then start the job again"
+    LOGIN_REFUSED = "stopped: a login failed; correct the [[site]] with its login_page, then start the job again"
     OPERATOR_NOW = (
         "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume; if it is in a "
         "database, run `anabranch resume` first"
@@ -99,6 +100,7 @@ SERVICE_EXITS: Mapping[WhyEnded, ExitCode] = {
     WhyEnded.SERVICE_NEVER_THERE: ExitCode.NO_SEED_ANSWERED,
     WhyEnded.SERVICE_AWAY: ExitCode.SERVICE_AWAY,
     WhyEnded.PROXY_REFUSED: ExitCode.BAD_ORDER,
+    WhyEnded.LOGIN_REFUSED: ExitCode.BAD_ORDER,
 }
 
 

@@ -102,6 +102,21 @@ class ProxyRefused(FetchError):
         return f"the proxy {self.proxy} {self.reason}"
 
 
+class LoginRefused(FetchError):
+    """A login by a form did not succeed: a matter of the operator, and not tried again, since accounts may be locked."""
+
+    status = FetchStatus.CONNECT_FAILED
+
+    def __init__(self, page: str, reason: str) -> None:
+        """`page` is the URL of the form."""
+        super().__init__(page, reason)
+        self.page = page
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the login page {self.page} {self.reason}"
+
+
 class ConnectionLost(FetchError):
     """A connection was there, but it ended, or was given up, before a whole answer had come out of it."""
 

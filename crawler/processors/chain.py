@@ -24,6 +24,7 @@ from anabranch.crawler.processors.admission import UrlAdmission
 from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
 from anabranch.crawler.processors.cookie_redirects import RepeatForCookies
 from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.login import Logins
 from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
 from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRobots, RobotsOptions, RobotsPrecondition
 from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
@@ -91,7 +92,8 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     else:
         yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
     wants_body = body_check(order.fetch.body_rules)
-    fetch = parts.fetcher.get if wants_body is None else partial(parts.fetcher.get, wants_body=wants_body)
+    get = Logins(parts.fetcher).get if parts.fetcher.has_logins else parts.fetcher.get
+    fetch = get if wants_body is None else partial(get, wants_body=wants_body)
     yield "fetch", FetchPage(fetch, archive)
     yield "extract", ExtractPage(Extractor(options, parts.sandbox), directives)
     for name in order.job.processors:

@@ -25,6 +25,7 @@ from anabranch.crawler.outcomes.failures import (
     NETWORK,
     OPEN_FILES,
     FetchError,
+    LoginRefused,
     NameTimeout,
     ProxyRefused,
     ServiceAway,
@@ -128,6 +129,9 @@ class Services:
         """The failure of a visit, after the gate of a service that it met is shut. Call it before the lease is ended."""
         if isinstance(error, ProxyRefused):
             return self._judge_refusal(error)
+        if isinstance(error, LoginRefused):
+            self._run_state.stop(WhyEnded.LOGIN_REFUSED, detail=str(error))
+            return ServiceAway(f"login {error.page}", error.reason)
         if isinstance(error, ServiceAway):
             self._met(lease, error)
         return error

@@ -118,3 +118,108 @@ async def test_without_its_variable_a_crawl_does_not_begin(tmp_path: Path, membe
     assert run.code == 4
     assert run.err.count("\n") == 1
     assert "[[site]] 1 secret_headers: the variable SITE_COOKIE is not set; it must hold the header's value" in run.err
+
+
+class Application:
+    """A small application: a form with a token against forged requests, a session, pages for those who have one.
+
+    The session of the first login ends after three pages. `asked` has each request for the form, `posts` each sent one.
+    """
+
+    port = 0
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.posts: list[dict[str, str]] = []
+        self.left: dict[str, int] = {}
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        return dict.fromkeys(("app.test", "other.test"), f"127.0.0.1:{self.port}")
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.path == "/robots.txt":
+            return web.Response(status=404)
+        if request.path == "/login":
+            self.asked += 1
+            fields = (
+                f"<input name=user><input name=pass type=password><input type=hidden name=csrf value=t{self.asked}>"
+            )
+            return self._page(f"<form method=post action=/session>{fields}<button>Log in</button></form>")
+        if request.path == "/session":
+            return await self._session(request)
+        if not self.left.get(request.cookies.get("sid", ""), 0) > 0:
+            return web.Response(status=302, headers={"Location": f"/login?next={request.path}"})
+        if request.path != "/home":
+            self.left[request.cookies["sid"]] -= 1
+        return self._page("Log out " + "".join(f'<a href="/{number}">page</a>' for number in range(8)))
+
+    async def _session(self, request: web.Request) -> web.Response:
+        sent = {name: str(value) for name, value in (await request.post()).items()}
+        self.posts.append(sent)
+        if sent != {"user": "me", "pass": "hunter22", "csrf": f"t{self.asked}"}:
+            return self._page("Wrong user or password")
+        answer = web.Response(status=303, headers={"Location": "/home"})
+        sid = f"session-{len(self.posts)}-0123456789"
+        self.left[sid] = 3 if len(self.posts) == 1 else 1000
+        answer.set_cookie("sid", sid)
+        return answer
+
+    def _page(self, text: str) -> web.Response:
+        return web.Response(text=text, content_type="text/html")
+
+
+@pytest.fixture
+async def application() -> AsyncIterator[Application]:
+    found = Application()
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", found.answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    found.port = runner.addresses[0][1]
+    yield found
+    await runner.cleanup()
+
+
+LOGIN = """login_page = "http://app.test/login"
+login_fields = { user = "me" }
+login_secrets = { pass = "APP_PASSWORD" }
+login_success = "Log out"
+"""
+
+
+def order_with_login(folder: Path, application: Application) -> Path:
+    order = write_order(folder, application.hosts)
+    order.write_text(f"{order.read_text()}\n[[site]]\nsurt = 'app.test'\n{LOGIN}\n")
+    return order
+
+
+async def test_a_form_is_filled_in_and_again_when_the_session_ends(tmp_path: Path, application: Application) -> None:
+    """All pages are there; the login is in no log and no record, and its password in no file."""
+    order = order_with_login(tmp_path, application)
+    command = ("crawl", "http://app.test/", "http://other.test/", "-c", order, "--job", tmp_path / "job", "--warc")
+    run = await anabranch(*command, cwd=tmp_path, APP_PASSWORD="hunter22")
+    assert run.code == 0, run.err
+    log = crawl_log(tmp_path / "job")
+    assert [log[f"http://app.test/{number}"] for number in range(8)] == [200] * 8
+    assert log["http://other.test/"] == 302
+    assert len(application.posts) == 2
+    assert "http://app.test/session" not in log
+    assert "http://app.test/login" not in log
+    assert shown_in(tmp_path / "job", "hunter22", "session-1-0123456789", "session-2-0123456789") == []
+
+
+async def test_a_login_that_is_refused_ends_the_run_and_loses_nothing(tmp_path: Path, application: Application) -> None:
+    """It is sent once, since accounts may be locked; with the right password the same command goes on."""
+    order = order_with_login(tmp_path, application)
+    command = ("crawl", "http://app.test/", "-c", order, "--job", tmp_path / "job")
+    run = await anabranch(*command, cwd=tmp_path, APP_PASSWORD="wrong")
+    assert run.code == 4
+    assert (
+        "the login page http://app.test/login does not lead to a page with 'Log out': is the password right?" in run.out
+    )
+    assert len(application.posts) == 1
+    again = await anabranch(*command, cwd=tmp_path, APP_PASSWORD="hunter22")
+    assert again.code == 0, again.err
+    assert crawl_log(tmp_path / "job")["http://app.test/7"] == 200

@@ -9,7 +9,8 @@ import pytest
 
 from anabranch.crawler.fetch import digest
 from anabranch.crawler.fetch.digest import Digests
-from anabranch.crawler.fetch.options import Credentials, SiteOptions
+from anabranch.crawler.fetch.options import SiteOptions
+from anabranch.crawler.fetch.secrets import Credentials
 from tests.crawler.fetch.servers import Web
 from tests.rows import each_row
 

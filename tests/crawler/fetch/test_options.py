@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.fetch.options import FetchOptions, Secrets, SiteOptions, Sites, checked_headers, header_table
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth
+from anabranch.crawler.fetch.secrets import Secrets
 from anabranch.crawler.outcomes.errors import OrderError
 from tests.rows import each_row
 
