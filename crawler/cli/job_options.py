@@ -235,7 +235,7 @@ def divide(
     run_code: RunCode = False,
 ) -> None:
     """Divide a job that was started with one process, so that several can crawl it."""
-    from anabranch.crawler.cli.move import run_divide  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_divide  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_divide(job, shares, run_code=run_code))
 
@@ -254,7 +254,7 @@ def move(
     In a database it has several workers. From the moment when the move begins the job is not crawled in its old place. A move
     that was killed is ended, or done again, by the same command.
     """
-    from anabranch.crawler.cli.move import run_move  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_move  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_move(job, target, shares, run_code=run_code))
 

@@ -1,4 +1,4 @@
-"""`anabranch pause|resume|stop|status|add|retry|report|workers|requeue`: commands on a crawl as a whole, in text or JSON."""
+"""The commands on a crawl as a whole: pause, resume, stop, status, add, retry, report, workers, requeue, divide, move."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Any
+
+from rich.console import Console
 
 from anabranch.crawler.cli.tables import totals_lines
 from anabranch.crawler.cli.terminal import guarded, put, say
+from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob, needs_several, retried_facts, retried_lines, skipped_line
-from anabranch.crawler.operate.finding import operated
+from anabranch.crawler.operate.finding import find_job, operated
+from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
-from anabranch.crawler.outcomes.errors import NoSeeds
+from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, stopped_lines
 from anabranch.crawler.report.reports import report_kind
@@ -208,3 +213,37 @@ def _worker_cells(facts: Facts) -> tuple[str, ...]:
         escaped(facts["name"]), facts["state"], f"{facts['shares']:,}", f"{facts['pages']:,}", f"{facts['pages_per_s']:.1f}",
         f"{facts['active']:,}", f"{duration_words(max(facts['last_beat_s'], 0.0))} ago", escaped(str(facts["machine"])),
     )  # fmt: skip
+
+
+def run_divide(job: str, shares: int, *, run_code: bool = False) -> int:
+    """Divide it. A foreseeable error becomes one line and its exit code. With `run_code` its order's user functions run."""
+    from anabranch.crawler.operate.moving import AlreadyDivided, divide, divided_line  # noqa: PLC0415 - others are faster
+
+    def run() -> None:
+        if job.startswith(DATABASES):
+            raise UsageError(f"{job}: a job in a database is divided already; name a job in a folder")
+        directory = find_job(job)
+        refuse_unwritable(directory)
+        try:
+            with Console(stderr=True).status("moving URLs"):
+                divided = divide(directory, shares, Caller(run_code))
+        except AlreadyDivided as error:  # a script may repeat the command
+            put(str(error))
+        else:
+            put(f"{directory}: {divided_line(divided)}")
+
+    return guarded(run)
+
+
+def run_move(source: str, target: str, shares: int, *, run_code: bool = False) -> int:
+    """Move a job. A foreseeable error becomes one line and its exit code. With `run_code` its order's user functions run."""
+    from anabranch.crawler.operate.moving import divided_line, move  # noqa: PLC0415 - others are faster
+
+    def run() -> None:
+        with Console(stderr=True).status("moving the job"):
+            moved = move(source, target, shares, Caller(run_code))
+        counts = "" if moved.counts is None else f", {divided_line(moved.counts)}"
+        place = f"{'--store' if moved.place.startswith(DATABASES) else '--job'} {quote(moved.place)}"
+        put(escaped(f"{source}: moved to {moved.place}{counts}; `anabranch crawl {place}` goes on with it"))
+
+    return guarded(run)
