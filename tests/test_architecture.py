@@ -129,7 +129,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "crawlee": ("frontier/hosts/crawlee/*",),
     "fastapi": ("crawler/console/*", "crawler/cli/console.py"),
     "fsspec": ("crawler/archive/uploads.py",),
-    "isal": ("crawler/archive/records.py",),
+    "isal": ("crawler/archive/compression.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
     "nicegui": ("crawler/console/pages/*",),

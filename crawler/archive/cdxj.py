@@ -5,7 +5,8 @@ A line is `urlkey timestamp {json}`, as pywb and OutbackCDX read it:
     com,example)/a 20260101000000 {"url":"http://example.com/a","mime":"text/html","status":"200","digest":"sha1:…",
                                    "length":"1043","offset":"512","filename":"NAME.warc.gz"}
 
-The urlkey is the SURT form of the Wayback machine. `length` and `offset` are those of the record's gzip member.
+The urlkey is the SURT form of the Wayback machine. `length` and `offset` are those of the record's member, a gzip member or a
+zstd frame.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import heapq
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import lru_cache
@@ -21,17 +21,16 @@ from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from anabranch.crawler.archive.compression import BrokenMember, MemberReader
 from anabranch.crawler.archive.records import NOT_MODIFIED
 from anabranch.dedup.files.durable import UNFINISHED, errors_named, sync_file, sync_folder
 
 #: How much of a record is searched for its fields and those of the response in it.
 HEAD_BYTES = 1 << 17
 
-_BLOCK_BYTES = 1 << 14  # small, because a member of zeros grows a thousandfold
-_GZIP = 31  # zlib: gzip with its header
 _RESPONSES = frozenset({"response", "revisit"})
 #: Types of the last record of a group: of the first in a file, and of each visit.
 LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
@@ -51,7 +50,7 @@ _TYPE = _line_of(b"Content-Type")
 
 
 class Member(NamedTuple):
-    """One whole gzip member of a file: a record."""
+    """One whole member of a file: a record, or a skippable frame, whose head is empty."""
 
     offset: int
     length: int
@@ -63,25 +62,21 @@ class Member(NamedTuple):
         return self.offset + self.length
 
 
-def whole_members(file: BinaryIO, start: int = 0) -> Iterator[Member]:
-    """The whole members from an offset on, up to one that is torn or not gzip. Decompresses the file. Raises: OSError."""
-    file.seek(start)
-    offset, waiting = start, b""
+def whole_members(members: MemberReader, start: int = 0) -> Iterator[Member]:
+    """The whole members from an offset on, up to one that is torn or none. Decompresses the file.
+
+    Raises: OSError; UsageError without the library that reads the file.
+    """
+    offset = start
     while True:
-        inflate, head, taken = zlib.decompressobj(_GZIP), bytearray(), 0
-        while not inflate.eof:
-            waiting = waiting or file.read(_BLOCK_BYTES)
-            if not waiting:
-                return
-            try:
-                plain = inflate.decompress(waiting)
-            except zlib.error:
-                return
-            head += plain[: HEAD_BYTES - len(head)]
-            taken += len(waiting) - len(inflate.unused_data)
-            waiting = inflate.unused_data
-        yield Member(offset, taken, bytes(head))
-        offset += taken
+        head = bytearray()
+        try:
+            for piece in members.pieces(offset):
+                head += piece[: HEAD_BYTES - len(head)]
+        except BrokenMember:
+            return
+        yield Member(offset, members.end - offset, bytes(head))
+        offset = members.end
 
 
 def kind_of(member: Member) -> str:
@@ -151,7 +146,7 @@ class IndexLine(NamedTuple):
     mime: str  #: content type, with or without parameters; may be empty
     status: int
     digest: str
-    length: int  #: bytes of the gzip member
+    length: int  #: bytes of the member
     offset: int
     filename: str  #: of the finished file
     is_revisit: bool = False

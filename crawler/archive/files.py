@@ -1,11 +1,12 @@
 """WARC files: records are appended group by group, full files are finished, torn ones are repaired at the next opening.
 
-    PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.warc.gz.open    the file that grows, one gzip member per record
+    PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.warc.gz.open    the file that grows, one member per record; or ….warc.zst.open
     PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.cdxj.open       its index, as it grows; it can be rebuilt from the records
     ….warc.gz, ….cdxj                                   a finished file, and its sorted index
 
 A file's index is written before the file gets its final name, so no finished file lacks one. It gets that name only when all of
-it counts, so no finished file is ever changed. `records.py` makes the records, `cdxj.py` the lines of the index.
+it counts, so no finished file is ever changed. `records.py` makes the records, `compression.py` their members, `cdxj.py` the
+lines of the index.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import structlog
 
@@ -32,13 +34,22 @@ from anabranch.crawler.archive.cdxj import (
     whole_members,
     write_sorted,
 )
+from anabranch.crawler.archive.compression import (
+    ENDINGS,
+    GZIP_FILE,
+    ZSTD_FILE,
+    BrokenMember,
+    Compression,
+    Gzip,
+    MemberReader,
+)
 from anabranch.crawler.archive.records import (
+    END_OF_RECORD,
     Exchange,
     Record,
     RecordIds,
     RecordLocation,
     exchange_records,
-    gzip_member,
     warcinfo_record,
 )
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
@@ -49,6 +60,7 @@ from anabranch.dedup.files.durable import (
     FileMark,
     cut_back,
     descriptor,
+    errors_named,
     sync_file,
     sync_folder,
     write_all,
@@ -56,12 +68,15 @@ from anabranch.dedup.files.durable import (
 
 log = structlog.get_logger(__name__)
 
-WARC = ".warc.gz"
 INDEX = ".cdxj"
 #: Ending of the files that grow.
 OPEN = ".open"
 
 _WRITE_BYTES = 1 << 18
+#: Response or revisit, request, metadata.
+_RECORDS_OF_VISIT = 3
+#: The field of a file's first record that has the file's name.
+_INFO_NAME = re.compile(rb"\A(WARC/1\.1\r\nWARC-Type: warcinfo\r\n(?:[^\r\n]+\r\n)*WARC-Filename: )[^\r\n]+")
 _UNFIT_IN_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
 
@@ -73,6 +88,7 @@ class WarcOptions:
     size_bytes: int  #: a file of this size is finished
     facts: Mapping[str, str]  #: the fields of warcinfo
     is_alone: bool = True  #: no other job writes to the folder; otherwise only files with this prefix are ours
+    compression: Compression = field(default_factory=Gzip)
 
 
 class WarcFiles(JournalSink):
@@ -98,7 +114,7 @@ class WarcFiles(JournalSink):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
             finish_left_over(folder, "*" if options.is_alone else f"{options.prefix}-*", recorded)
-            self._serial = sum(1 for _ in folder.glob(f"*{WARC}"))
+            self._serial = len(finished_files(folder))
         self._current: OpenWarc | None = None
         self._touched: list[OpenWarc] = []  # of this group, in order
         self._full: list[OpenWarc] = []  # to be finished before the next group
@@ -147,7 +163,7 @@ class WarcFiles(JournalSink):
             if warc.is_empty:
                 warc.close()
                 with suppress(OSError):
-                    remove(self._folder, warc.name)
+                    remove(warc.path)
         self._touched.clear()
 
     def close(self) -> None:
@@ -187,39 +203,42 @@ class WarcFiles(JournalSink):
         stamp = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}"
         host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
         name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
-        while (self._folder / (name + WARC)).exists():  # a clock was set back, and some serials have no file
+        while any(
+            (self._folder / (name + ending)).exists() for ending in ENDINGS
+        ):  # a clock was set back, and some serials have no file
             self._serial += 1
             name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
         self._serial += 1
         try:
-            return OpenWarc(self._folder, name, now_s, self._options.facts)
+            return OpenWarc(self._folder, name, now_s, self._options)
         except OSError:
             with suppress(OSError):
-                remove(self._folder, name)
+                remove(self._folder / (name + self._options.compression.ending + OPEN))
             raise
 
     def _finish(self, warc: OpenWarc) -> None:
         warc.begin()  # a torn record must not get the name of a whole file
         warc.close()
-        finish(self._folder, warc.name)
+        finish(warc.path)
 
 
 class OpenWarc:
     """One file that grows, with its index. Records are buffered until `sync` or a full buffer. Raises: OSError."""
 
-    def __init__(self, folder: Path, name: str, made_s: float, facts: Mapping[str, str]) -> None:
-        self.name = name
-        self.filename = name + WARC  #: of the finished file
+    def __init__(self, folder: Path, name: str, made_s: float, options: WarcOptions) -> None:
+        self._compression = options.compression
+        self.filename = name + self._compression.ending  #: of the finished file
         self._ready, self._ready_lines = bytearray(), bytearray()  # of both files, not yet written
-        self._file = AppendOnlyFile(folder / (name + WARC + OPEN), lambda fd: os.fstat(fd).st_size)
+        self._file = AppendOnlyFile(folder / (self.filename + OPEN), lambda fd: os.fstat(fd).st_size)
         try:
-            self._index = AppendOnlyFile(folder / (name + INDEX + OPEN))
+            self._index = AppendOnlyFile(index_beside(self._file.path))
         except OSError:
             self._file.close()
             raise
         self._ids = RecordIds()
-        info = warcinfo_record(self.filename, made_s, facts, self._ids)
+        info = warcinfo_record(self.filename, made_s, options.facts, self._ids)
         self._info_id = info.record_id
+        self._ready += self._compression.beginning
         self._add(info)
 
     @property
@@ -282,19 +301,20 @@ class OpenWarc:
         self._index.close()
 
     def _add(self, record: Record) -> Member:
-        """Append a record as one gzip member. Of the member's head, only what precedes the body is filled in."""
+        """Append a record as one member. Of the member's head, only what precedes the body is filled in."""
         pieces = record.stream()
         head = next(pieces)
-        size_bytes = len(head) + record.body_bytes
-        offset, deflate = self.size_bytes, gzip_member(size_bytes)
+        size_bytes = len(head) + record.body_bytes + len(END_OF_RECORD)
+        offset = self.size_bytes
         if size_bytes <= _WRITE_BYTES:
-            self._ready += deflate.compress(b"".join((head, *pieces)))
+            self._ready += self._compression.member(b"".join((head, *pieces)))
         else:
-            self._ready += deflate.compress(head)
+            packer = self._compression.packer(size_bytes)
+            self._ready += packer.compress(head)
             for piece in pieces:
-                self._ready += deflate.compress(piece)
+                self._ready += packer.compress(piece)
                 self._write_full()
-        self._ready += deflate.flush()
+            self._ready += packer.flush()
         self._write_full()
         return Member(offset, self.size_bytes - offset, head[:HEAD_BYTES])
 
@@ -307,14 +327,36 @@ class OpenWarc:
         self._ready = bytearray()
 
 
-def finish(folder: Path, name: str) -> None:
+def finished_files(folder: Path) -> list[Path]:
+    """The finished files, of either compression, by name: the oldest first."""
+    return sorted(path for ending in ENDINGS for path in folder.glob(f"*{ending}"))
+
+
+def open_files(folder: Path, names: str = "*") -> list[Path]:
+    """Files that grow, or were left by a killed crawl; the next run finishes them."""
+    return sorted(path for ending in ENDINGS for path in folder.glob(f"{names}{ending}{OPEN}"))
+
+
+def index_beside(warc: Path) -> Path:
+    """The index of a file, which is finished or grows. Pure."""
+    is_open = warc.name.endswith(OPEN)
+    return warc.with_name(_stem(warc) + INDEX + (OPEN if is_open else ""))
+
+
+def _stem(warc: Path) -> str:
+    """The name of a file without its endings."""
+    name = warc.name.removesuffix(OPEN)
+    return name.removesuffix(GZIP_FILE).removesuffix(ZSTD_FILE)
+
+
+def finish(left: Path) -> None:
     """Sort the index of a whole file, then give both their final names. May be repeated after a crash. Raises: OSError."""
-    growing = folder / (name + INDEX + OPEN)
+    growing, finished = index_beside(left), left.with_name(left.name.removesuffix(OPEN))
     with growing.open("rb") as lines:
-        write_sorted(iter(lines), folder / (name + INDEX))
+        write_sorted(iter(lines), index_beside(finished))
     with suppress(FileNotFoundError):  # renamed before the crash
-        (folder / (name + WARC + OPEN)).replace(folder / (name + WARC))
-    sync_folder(folder)
+        left.replace(finished)
+    sync_folder(left.parent)
     growing.unlink()
 
 
@@ -323,23 +365,23 @@ def finish_left_over(folder: Path, names: str = "*", recorded: Mapping[str, File
 
     `recorded` has the ends of the files behind the last group of visits that counts; None: unknown, and every whole visit
     counts. The URL of a visit that is cut is fetched again, since it was not acknowledged. No process may be writing to the
-    files. Cost: the records after the last index line of each file are decompressed. Raises: OSError.
+    files. Cost: the records after the last index line of each file are decompressed. Raises: OSError; UsageError without the
+    library that reads a file.
     """
-    for left in sorted(folder.glob(f"{names}{WARC}{OPEN}")):
-        name = left.name.removesuffix(WARC + OPEN)
-        if _counts(left, name + WARC, recorded) and _repair(folder, name):
-            finish(folder, name)
+    for left in open_files(folder, names):
+        if _counts(left, recorded) and _repair(left):
+            finish(left)
         else:
-            remove(folder, name)
+            remove(left)
     for stray in (*folder.glob(f"{names}{INDEX}{OPEN}"), *folder.glob(f"{names}{INDEX}{UNFINISHED}")):
         stray.unlink()
 
 
-def _counts(left: Path, filename: str, recorded: Mapping[str, FileMark] | None) -> bool:
+def _counts(left: Path, recorded: Mapping[str, FileMark] | None) -> bool:
     """Cut an open file to what was recorded of it; False if nothing was. Raises: OSError."""
     if recorded is None:
         return True
-    mark = recorded.get(filename)
+    mark = recorded.get(left.name.removesuffix(OPEN))
     surplus = left.stat().st_size if mark is None else cut_back(left, mark)
     if surplus is None:
         log.warning("a WARC file is not as it was recorded; its whole visits are kept", path=str(left))
@@ -348,19 +390,20 @@ def _counts(left: Path, filename: str, recorded: Mapping[str, FileMark] | None) 
     return mark is not None
 
 
-def _repair(folder: Path, name: str) -> bool:
+def _repair(left: Path) -> bool:
     """Cut the torn end, complete the index; False if no record is whole."""
-    warc, index = folder / (name + WARC + OPEN), folder / (name + INDEX + OPEN)
-    with descriptor(index, os.O_RDWR | os.O_CREAT, 0o666) as lines, warc.open("r+b") as file:
-        known = _known(index, warc.stat().st_size)
+    index, filename = index_beside(left), left.name.removesuffix(OPEN)
+    with descriptor(index, os.O_RDWR | os.O_CREAT, 0o666) as lines, left.open("r+b") as file:
+        members = MemberReader(file, filename)
+        known = _known(index, left.stat().st_size)
         # The first record of the last visit. Its line is written again if the visit is whole.
-        last = next(whole_members(file, known.last), None)
+        last = next(whole_members(members, known.last), None)
         if last is None or last.end != known.end:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)
         end, of_visit = known.last, b""
-        for member in whole_members(file, known.last):
-            line = index_line(member, name + WARC)
+        for member in whole_members(members, known.last):
+            line = index_line(member, filename)
             of_visit += b"" if line is None else line.to_bytes()
             if kind_of(member) in LAST_OF_GROUP:
                 write_all(lines, of_visit, os.lseek(lines, 0, os.SEEK_END))
@@ -391,28 +434,27 @@ def _known(index: Path, size: int) -> _Known:
     return known
 
 
-def remove(folder: Path, name: str) -> None:
+def remove(left: Path) -> None:
     """Remove an open file and its index. Raises: OSError."""
-    for ending in (WARC + OPEN, INDEX + OPEN):
-        (folder / (name + ending)).unlink(missing_ok=True)
+    for path in (left, index_beside(left)):
+        path.unlink(missing_ok=True)
 
 
 class Indexed(NamedTuple):
-    """A file that was indexed."""
+    """A file that was indexed, or made by a conversion."""
 
-    path: Path
+    source: Path  #: the file that was read
+    path: Path  #: the file of the index
     answers: int  #: lines of its index
     damaged_from: int | None  #: offset of the first record that is not whole; None if all are
 
 
 def reindex(folder: Path) -> Iterator[Indexed]:
-    """Write the index of each finished file anew; yields each. Decompresses the files once. Raises: OSError."""
-    return map(_reindex, sorted(folder.glob(f"*{WARC}")))
+    """Write the index of each finished file anew; yields each.
 
-
-def open_files(folder: Path) -> list[Path]:
-    """Files that grow, or were left by a killed crawl; the next run finishes them."""
-    return sorted(folder.glob(f"*{WARC}{OPEN}"))
+    Decompresses the files once. Raises: OSError; UsageError without the library that reads a file.
+    """
+    return map(_reindex, finished_files(folder))
 
 
 def _reindex(path: Path) -> Indexed:
@@ -421,12 +463,100 @@ def _reindex(path: Path) -> Indexed:
     def lines() -> Iterator[bytes]:
         nonlocal answers, end
         with path.open("rb") as file:
-            for member in whole_members(file):
+            for member in whole_members(MemberReader(file, path.name)):
                 end = member.end
                 line = index_line(member, path.name)
                 if line is not None:
                     answers += 1
                     yield line.to_bytes()
 
-    write_sorted(lines(), path.with_name(path.name.removesuffix(WARC) + INDEX))
-    return Indexed(path, answers, None if end == path.stat().st_size else end)
+    write_sorted(lines(), index_beside(path))
+    return Indexed(path, path, answers, None if end == path.stat().st_size else end)
+
+
+def convert(folder: Path, target: Path) -> Iterator[Indexed]:
+    """Write each finished zstd file of a folder as gzip, with its index, into another one; yields each that was not there.
+
+    Decompresses the files once. A file that is not whole is converted up to the damage. Raises: OSError; UsageError without the
+    library of zstd.
+    """
+    for source in sorted(folder.glob(f"*{ZSTD_FILE}")):
+        if not (target / (_stem(source) + GZIP_FILE)).exists():
+            yield _converted(source, target)
+
+
+def _converted(source: Path, target: Path) -> Indexed:
+    made = target / (_stem(source) + GZIP_FILE)
+    unfinished = made.with_name(made.name + UNFINISHED)
+    answers = end = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal answers, end
+        with source.open("rb") as file, errors_named(unfinished), unfinished.open("wb") as out:
+            members = MemberReader(file, source.name)
+            while (member := _copied(members, end, out, made.name)) is not None:
+                end = members.end
+                line = index_line(member, made.name)
+                if line is not None:
+                    answers += 1
+                    yield line.to_bytes()
+            out.flush()
+            sync_file(out.fileno())
+
+    try:
+        write_sorted(lines(), index_beside(made))
+        unfinished.replace(made)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
+    sync_folder(target)
+    return Indexed(source, made, answers, None if end == source.stat().st_size else end)
+
+
+def _copied(members: MemberReader, start: int, out: BinaryIO, filename: str) -> Member | None:
+    """Add the record at an offset to a gzip file of this name; None if it is not whole. Raises: OSError, UsageError."""
+    offset, head, packer = out.tell(), bytearray(), Gzip().packer(_WRITE_BYTES)
+    try:
+        for piece in members.pieces(start):
+            renamed = piece if head else _INFO_NAME.sub(rb"\g<1>" + filename.encode(), piece)
+            head += renamed[: HEAD_BYTES - len(head)]
+            out.write(packer.compress(renamed))
+    except BrokenMember:
+        out.seek(offset)
+        out.truncate()
+        return None
+    if head:  # it is no skippable frame
+        out.write(packer.flush())
+    return Member(offset, out.tell() - offset, bytes(head))
+
+
+#: Of a job's visits, so many are samples for a dictionary. zstd advises a hundred times its size, 11 MB.
+_SAMPLED_VISITS, _SAMPLED_FILES = 1_000, 200
+#: The part of a record that is a sample: more makes no better dictionary of pages.
+_SAMPLE_BYTES = 1 << 15
+
+
+def sampled_records(folder: Path) -> list[bytes]:
+    """The records of about 1,000 visits, spread over up to 200 finished files and, by their indexes, over the sites in them.
+
+    Raises: OSError; UsageError without the library that reads a file.
+    """
+    files = finished_files(folder)
+    files = files[:: len(files) // _SAMPLED_FILES + 1]
+    found = []
+    for path in files:
+        places = [place for place in map(place_of, _lines_of(index_beside(path))) if place is not None]
+        step = max(len(places) * len(files) // _SAMPLED_VISITS, 1)
+        with path.open("rb") as file:
+            members = MemberReader(file, path.name)
+            for offset, _ in places[::step]:
+                found += [
+                    member.head[:_SAMPLE_BYTES] for member in islice(whole_members(members, offset), _RECORDS_OF_VISIT)
+                ]
+    return found
+
+
+def _lines_of(index: Path) -> list[bytes]:
+    with index.open("rb") as lines:
+        return list(lines)

@@ -14,13 +14,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from anabranch.crawler.fetch.response import Body, Response
@@ -45,7 +44,7 @@ class RecordLocation(NamedTuple):
     """The location of a record."""
 
     filename: str  #: name of the finished file
-    offset: int  #: of the record's gzip member
+    offset: int  #: of the record's member
 
 
 class Original(NamedTuple):
@@ -115,6 +114,10 @@ _MARK = b"X-Crawler-Line-%d: "
 _READ_AS_SPACE = b" \t\v\f\x1c\x1d\x1e\x1f"
 
 
+#: What follows the block of a record.
+END_OF_RECORD = b"\r\n\r\n"
+
+
 class Record(NamedTuple):
     """One uncompressed record: fields without Block-Digest and Content-Length, then the block in two parts."""
 
@@ -144,7 +147,7 @@ class Record(NamedTuple):
             yield chunk
         if written != size:
             raise ValueError(f"{written} of {size} bytes of a block could be read: its body was closed too early")
-        yield b"\r\n\r\n"
+        yield END_OF_RECORD
 
     def _body(self) -> Iterator[bytes]:
         return iter(()) if self.body is None else self.body.chunks()
@@ -353,36 +356,3 @@ def _url(url: str) -> str:
     if url.isascii() and url.isprintable() and " " not in url:
         return url
     return _UNFIT_IN_URL.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "replace")), url)
-
-
-try:  # a fifth of zlib's time, for members that are 1 to 10 % larger; there are no wheels of it for some machines
-    from isal import isal_zlib
-
-    _HAS_ISAL = True
-except ImportError:
-    _HAS_ISAL = False
-
-_LEVEL = 6  # zlib's own compromise; 9 takes twice the time for 1 % less
-_ISAL_LEVEL = 3  # the highest: 1 % smaller than 2, and a third slower
-_GZIP = 16  # zlib: gzip with its header; it is added to the bits of the window
-_LEAST_WINDOW, _LARGEST_WINDOW = 9, 15
-_LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
-
-
-class Deflate(Protocol):
-    """Compresses one member."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Take more data; return what is ready."""
-
-    def flush(self) -> bytes:
-        """End the member; return the rest."""
-
-
-def gzip_member(size_bytes: int) -> Deflate:
-    """The compressor for a record of `size_bytes`; zlib gets a small window, because it clears its tables for each record."""
-    if _HAS_ISAL:
-        compressor: Deflate = isal_zlib.compressobj(_ISAL_LEVEL, zlib.DEFLATED, _GZIP + _LARGEST_WINDOW)
-        return compressor
-    window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
-    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)

@@ -8,7 +8,6 @@ files of both records exist, because an operator may move finished files. `histo
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -18,20 +17,19 @@ from typing import BinaryIO
 import structlog
 
 from anabranch.crawler.archive.cdxj import HEAD_BYTES
+from anabranch.crawler.archive.compression import BrokenMember, MemberReader
 from anabranch.crawler.archive.files import OPEN
 from anabranch.crawler.archive.history import Fetched, FetchHistory
 from anabranch.crawler.archive.records import RecordLocation
 from anabranch.crawler.fetch.options import Validators
 from anabranch.crawler.fetch.response import Body, Response, Scratch, header_fields
-from anabranch.crawler.outcomes.errors import StorageError
+from anabranch.crawler.outcomes.errors import CrawlerError
 
 log = structlog.get_logger(__name__)
 
 #: The largest body in memory.
 MEMORY_BYTES = 32 * 1024
 
-_BLOCK_BYTES = 1 << 16
-_GZIP = 31  # zlib: gzip with its header
 _END = b"\r\n\r\n"
 
 
@@ -68,13 +66,13 @@ class ArchivedResponses:
             return None
         try:
             return await asyncio.to_thread(self._read, url, known)
-        except (OSError, NotReadable, StorageError) as error:
+        except (OSError, NotReadable, CrawlerError) as error:
             self._seen.clear()
             log.warning("an archived response cannot be read; the page is fetched again", url=url, reason=str(error))
             return None
 
     def _read(self, url: str, known: Fetched) -> Response:
-        """Raises: OSError, NotReadable, StorageError."""
+        """Raises: OSError, NotReadable, CrawlerError."""
         assert known.original.place is not None
         head, _ = _response_in(self._folder, known.place)
         body = Scratch(self._scratch, memory_bytes=MEMORY_BYTES, shared_bytes=MEMORY_BYTES).body()
@@ -91,7 +89,7 @@ class ArchivedResponses:
 
 
 def _response_in(folder: Path, place: RecordLocation) -> tuple[bytes, Iterator[bytes]]:
-    """The head and the payload of the HTTP response in a record. Raises: OSError, NotReadable."""
+    """The head and the payload of the HTTP response in a record. Raises: OSError, NotReadable, UsageError."""
     pieces = _decompressed(folder, place)
     fields, block = _until_empty_line(b"", pieces, place)
     head, rest = _until_empty_line(block, pieces, place)
@@ -130,20 +128,12 @@ def _broken(place: RecordLocation) -> NotReadable:
 
 
 def _decompressed(folder: Path, place: RecordLocation) -> Iterator[bytes]:
-    """The record in pieces of bounded size."""
-    inflate = zlib.decompressobj(_GZIP)
+    """The record in pieces of bounded size. Raises: OSError, NotReadable, UsageError."""
     with _opened(folder, place.filename) as file:
-        file.seek(place.offset)
-        while not inflate.eof:
-            packed = inflate.unconsumed_tail or file.read(_BLOCK_BYTES)
-            if not packed:
-                return
-            try:
-                piece = inflate.decompress(packed, _BLOCK_BYTES)
-            except zlib.error as error:
-                raise NotReadable(f"{place.filename}: no record at {place.offset}") from error
-            if piece:
-                yield piece
+        try:
+            yield from MemberReader(file, place.filename).pieces(place.offset)
+        except BrokenMember as error:
+            raise NotReadable(f"{place.filename}: no record at {place.offset}") from error
 
 
 def _opened(folder: Path, name: str) -> BinaryIO:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from anabranch.crawler.archive.files import INDEX, WARC
+from anabranch.crawler.archive.files import finished_files, index_beside
 from anabranch.crawler.outcomes.errors import CrawlerError, OrderError, StorageError, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile
 from anabranch.extras import install_command
@@ -73,7 +73,7 @@ class Uploads:
         count, failed = 0, None
         with self._copying:
             done = self._known()
-            for file in sorted(self._warc.glob(f"*{WARC}")):
+            for file in finished_files(self._warc):
                 if file.name not in done:
                     try:
                         self._copy(file)
@@ -90,7 +90,7 @@ class Uploads:
     def left(self) -> int:
         """Finished files that were not copied yet."""
         done = self._known()
-        return sum(file.name not in done for file in self._warc.glob(f"*{WARC}"))
+        return sum(file.name not in done for file in finished_files(self._warc))
 
     def _known(self) -> set[str]:
         if self._done is None:
@@ -100,7 +100,7 @@ class Uploads:
         return self._done
 
     def _copy(self, file: Path) -> None:
-        index = file.with_name(file.name.removesuffix(WARC) + INDEX)
+        index = index_beside(file)
         try:
             for one in (index, file):
                 self._put(one)

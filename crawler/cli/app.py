@@ -18,6 +18,7 @@ from typer.main import get_command
 from anabranch.crawler.cli.console_options import console
 from anabranch.crawler.cli.job_options import (
     add,
+    archive,
     divide,
     frontier,
     index,
@@ -239,6 +240,7 @@ app.add_typer(config, name="config")
 app.add_typer(console, name="console")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
+app.add_typer(archive, name="archive")
 for command in (why, report, workers, requeue, move, divide, links, index, compare):
     app.command()(command)
 lab.command("policies")(compare)

@@ -6,6 +6,7 @@ What runs them (`status.py`, `operate.py`, `frontier.py`) is imported when they 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -180,20 +181,46 @@ def report(
     raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json, run_code=run_code))
 
 
-def index(
-    job: Annotated[
-        str,
-        typer.Argument(
-            metavar="JOB",
-            help="The job's folder, or its name below jobs/, or a folder of WARC files.",
-            autocompletion=complete_job,
-        ),
-    ],
-) -> None:
-    """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""
-    from anabranch.crawler.cli.index import run_index  # noqa: PLC0415 - help must be fast
+_Warcs = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's folder, or its name below jobs/, or a folder of WARC files.",
+        autocompletion=complete_job,
+    ),
+]
+
+
+def index(job: _Warcs) -> None:
+    """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each file, as pywb reads it."""
+    from anabranch.crawler.cli.archive import run_index  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_index(job))
+
+
+archive = typer.Typer(
+    help="Convert WARC files that are compressed with zstd; make a dictionary for them.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@archive.command("convert")
+def convert(
+    job: _Warcs, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the new files.")]
+) -> None:
+    """Write each finished .warc.zst of JOB as .warc.gz, with its index, into FOLDER. Files that are there are left out."""
+    from anabranch.crawler.cli.archive import run_convert  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_convert(job, folder))
+
+
+@archive.command("dictionary")
+def dictionary(job: _Warcs, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
+    """Make a zstd dictionary from records of JOB's WARC files, for write.zstd_dictionary of later crawls of such sites."""
+    from anabranch.crawler.cli.archive import run_dictionary  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_dictionary(job, file))
 
 
 def workers(

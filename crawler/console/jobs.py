@@ -102,7 +102,7 @@ ALLOWED: Mapping[str, str] = {
         "filter exact expect false_positive signature levels leaf_bits split_fan_out similar similar_expect "
         "similar_features similar_false_positive"
     ),
-    "write": "warc warc_prefix warc_size_bytes revisit pages links operator",
+    "write": "warc warc_prefix warc_size_bytes compression deflate revisit pages links operator",
     "logs": "format extra_info",
     "report": "progress interval_s statistics_interval_s reports",
     "override": (

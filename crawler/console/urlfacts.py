@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from json.encoder import encode_basestring
@@ -17,9 +16,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from anabranch.crawler.archive.cdxj import HEAD_BYTES, urlkey
+from anabranch.crawler.archive.compression import BrokenMember, MemberReader
 from anabranch.crawler.archive.files import INDEX, OPEN
 from anabranch.crawler.fetch.decoding import codings_in, decoded
 from anabranch.crawler.job.workerfolders import worker_folders
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import ERRORS
 from anabranch.crawler.report.table import escaped
 from anabranch.dedup.files.durable import descriptor
@@ -36,7 +37,6 @@ _PIECE_BYTES = 4 << 20
 _MOST_LINE_BYTES = 16 << 20
 #: Most bytes of a line of an index; a longer one may be missed.
 _INDEX_LINE_BYTES = 1 << 16
-_GZIP = 31  # zlib: gzip with its header
 _END = b"\r\n\r\n"
 
 
@@ -126,7 +126,7 @@ def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord |
         return _read(folder, name, offset, length)._replace(date=stamp)
     except FileNotFoundError:
         return UrlRecord(name, stamp, trouble=f"{name} is no longer in {folder}")
-    except (OSError, zlib.error) as error:
+    except (OSError, BrokenMember, UsageError) as error:
         return UrlRecord(name, stamp, trouble=f"{name}: cannot be read at {offset}: {error}")
 
 
@@ -269,12 +269,15 @@ def sorted_lines(path: Path, key: bytes, most: int = 1000) -> list[bytes]:
 
 
 def _read(folder: Path, name: str, offset: int, length: int) -> UrlRecord:
-    """The record at an offset, and the request record after it. Raises: OSError, zlib.error."""
+    """The record at an offset, and the request record after it. Raises: OSError, BrokenMember, UsageError."""
     path = folder / name
     path = path if path.exists() else path.with_name(name + OPEN)
     with path.open("rb") as file:
-        plain = _unpacked(file.fileno(), offset, 2 * HEAD_BYTES)
-        sent = _unpacked(file.fileno(), offset + length, HEAD_BYTES)
+        members = MemberReader(file, name)
+        plain = _unpacked(members, offset, 2 * HEAD_BYTES)
+        sent = b""
+        with suppress(BrokenMember):  # the file may end there
+            sent = _unpacked(members, offset + length, HEAD_BYTES)
     fields, _, block = plain.partition(_END)
     text = fields.decode("utf-8", "replace")
     size = _field(text, "Content-Length")
@@ -297,18 +300,18 @@ def _read(folder: Path, name: str, offset: int, length: int) -> UrlRecord:
     )
 
 
-def _unpacked(descriptor: int, offset: int, most: int) -> bytes:
-    """The first bytes of a gzip member. Raises: OSError, zlib.error."""
-    inflate, plain = zlib.decompressobj(_GZIP), b""
-    while not inflate.eof and len(plain) < most:
-        packed = inflate.unconsumed_tail
-        if not packed:
-            packed = os.pread(descriptor, 1 << 16, offset)
-            offset += len(packed)
-        if not packed:
-            break
-        plain += inflate.decompress(packed, most - len(plain))
-    return plain
+def _unpacked(members: MemberReader, offset: int, most: int) -> bytes:
+    """The first bytes of a record, which may be torn. Raises: OSError, UsageError; BrokenMember if there are none."""
+    plain = bytearray()
+    try:
+        for piece in members.pieces(offset):
+            plain += piece[: most - len(plain)]
+            if len(plain) == most:
+                break
+    except BrokenMember:
+        if not plain:
+            raise
+    return bytes(plain)
 
 
 def _field(fields: str, name: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+from anabranch.crawler.archive.compression import compression_of, dictionary_at
 from anabranch.crawler.fetch.options import proxy_faults
 from anabranch.crawler.job.frontier import frontier_order, of_filter
 from anabranch.crawler.job.seeds import read_seeds
@@ -173,6 +174,10 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield "scope", "rules", partial(user_rule, name)
     yield "crawl", "loop", partial(loop_factory, order.crawl.loop)
     yield "dedup", "similar", partial(similarity_of, order)
+    if order.write.warc:
+        yield "write", "compression", partial(compression_of, order.write.compression, order.write.deflate, "")
+        if order.write.zstd_dictionary:
+            yield "write", "zstd_dictionary", partial(dictionary_at, order.write.zstd_dictionary)
     for name in order.fetch.body_rules:
         yield "fetch", "body_rules", partial(user_function, name, BODY_RULE)
     for name in order.job.processors:

@@ -34,6 +34,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from anabranch.crawler.accounts.crawl_log import with_place
+from anabranch.crawler.archive.compression import compression_of
 from anabranch.crawler.archive.files import WarcFiles, WarcOptions, finish_left_over
 from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.sink import GroupRecord, JournalEntry, JournalSink
@@ -396,7 +397,7 @@ def open_journal(
     A group of a killed run that was not recorded is cut off (`roll_back`). `retry_s`: how long a full disk is waited for, by
     default as long as the store waits. `at_work`: see `Journal`.
 
-    Raises: StorageError; then nothing stays open, the record neither.
+    Raises: StorageError; OrderError without what the order's compression needs. Then nothing stays open, the record neither.
     """
     with contextlib.ExitStack() as opened:
         if record is not None:
@@ -457,10 +458,19 @@ def _files(
     clock: Callable[[], float],
     recorded: Mapping[str, FileMark] | None,
 ) -> Iterator[JournalSink]:
-    """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
+    """The files that the order asks for, opened one by one, in the order in which they are written.
+
+    Raises: StorageError; OrderError without what the compression of the WARC files needs.
+    """
     if section.warc:
         prefix, size_bytes = section.warc_prefix, section.warc_size_bytes
-        options = WarcOptions(prefix=prefix, size_bytes=size_bytes, facts=facts, is_alone=job.has_own_warc)
+        options = WarcOptions(
+            prefix=prefix,
+            size_bytes=size_bytes,
+            facts=facts,
+            is_alone=job.has_own_warc,
+            compression=compression_of(section.compression, section.deflate, section.zstd_dictionary),
+        )
         yield WarcFiles(job.warc, options, clock, with_place, recorded)
     else:
         with storage_errors(job.warc):  # an earlier run with WARC files may have left some open

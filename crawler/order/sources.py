@@ -191,8 +191,19 @@ def kept_layer(tables: Mapping[str, Any], place: str) -> Layer:
     )
 
 
+def _place_files(tables: dict[str, Any], folder: Path) -> None:
+    """Give the files that an order's file names their places: relative to its folder."""
+    job, write = (table if isinstance(table := tables.get(name), dict) else {} for name in ("job", "write"))
+    if isinstance(names := job.get("seed_files"), list):
+        job["seed_files"] = [folder / name if isinstance(name, str) else name for name in names]
+    if isinstance(modules := job.get("modules"), str):
+        job["modules"] = folder / modules
+    if isinstance(dictionary := write.get("zstd_dictionary"), str) and dictionary:
+        write["zstd_dictionary"] = str(folder / dictionary)
+
+
 def file_layer(file: Path) -> Layer:
-    """The layer of a file; seed files and modules are relative to its folder. Raises: OrderError."""
+    """The layer of a file; seed files, modules and the dictionary are relative to its folder. Raises: OrderError."""
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")
@@ -204,12 +215,7 @@ def file_layer(file: Path) -> Layer:
         raise OrderError(f"{file}: not UTF-8 (at line {line}); save it as UTF-8") from error
     except ValueError as error:  # also of a number of thousands of digits
         raise OrderError(f"{file}: not TOML: {' '.join(str(error).split())}") from error
-    job = tables.get("job")
-    if isinstance(job, dict) and isinstance(job.get("seed_files"), list):
-        names = job["seed_files"]
-        job["seed_files"] = [file.parent / name if isinstance(name, str) else name for name in names]
-    if isinstance(job, dict) and isinstance(job.get("modules"), str):
-        job["modules"] = file.parent / job["modules"]
+    _place_files(tables, file.parent)
     name = str(file).replace("{", "{{").replace("}", "}}")
     return Layer(
         tables=tables,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crawler.archive.exchanges import Read, read_by_fastwarc, read_by_warcio, warcs
+from tests.crawler.archive.exchanges import Read, read_by_fastwarc, read_by_warcio, unpacked, warcs
 
 ANSWERS = {"response", "revisit"}
 
@@ -33,7 +32,7 @@ def archived(job: Path) -> Archived:
     folder = job / "warc"
     files = warcs(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        name for path in files for name in (path.name, path.name.removesuffix(".warc.gz") + ".cdxj")
+        name for path in files for name in (path.name, index_of(path).name)
     ), "each file is finished, and has an index"
     answers = []
     for path in files:
@@ -61,18 +60,21 @@ def checked(records: list[Read]) -> list[Read]:
     return [answer for answer, *_ in groups]
 
 
+def index_of(path: Path) -> Path:
+    """The index of a file."""
+    return path.with_name(path.name.partition(".warc.")[0] + ".cdxj")
+
+
 def check_index(path: Path, urls: list[str]) -> None:
     """Sorted, a line for each answer, and where it says the record stands there it stands, and nothing else."""
-    lines = path.with_name(path.name.removesuffix(".warc.gz") + ".cdxj").read_bytes().splitlines()
+    lines = index_of(path).read_bytes().splitlines()
     assert lines == sorted(lines)
-    data, indexed = path.read_bytes(), []
+    indexed = []
     for line in lines:
         fields = json.loads(line.split(b" ", 2)[2])
         start = int(fields["offset"])
-        inflate = zlib.decompressobj(31)
-        record = inflate.decompress(data[start : start + int(fields["length"])])
-        assert inflate.eof
-        assert not inflate.unused_data
+        record = unpacked(path, start, start + int(fields["length"]))
+        assert record.count(b"\r\nWARC-Record-ID: ") == 1
         assert f"\r\nWARC-Target-URI: {fields['url']}\r\n".encode() in record
         assert fields["filename"] == path.name
         indexed.append(fields["url"])

@@ -357,6 +357,7 @@ ORDERS = [
     {"politeness": {"group": "os:system"}},
     {"dedup": {"filter": "os:system"}},
     {"write": {"upload": "file:///tmp/x"}},
+    {"write": {"zstd_dictionary": "/tmp/x"}},
     {"logs": {"file": "/tmp/x"}},
     {"fetch": {"proxy": "http://me@evil.test:1", "proxy_password_env": "HOME"}},
     {"site": [{"surt": "evil.test", "user": "me", "password_env": "HOME"}]},

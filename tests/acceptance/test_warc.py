@@ -5,14 +5,16 @@ import json
 import random
 import re
 import shlex
+import shutil
 import signal
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, kill_after, start, write_order
-from tests.crawler.archive.exchanges import warcs
+from tests.crawler.archive.exchanges import dictionary, read_by_warcio, unpacked, warcs
 from tests.site.oracle import expected
 from tests.site.page import Host, Page, file, go, redirect, versioned
 from tests.site.pages import WEB
@@ -58,9 +60,18 @@ def is_tagged(url):
     return any(name == "ETag" for name, _ in TAGGED[host].pages[f"/{target}"].headers)
 
 
-async def test_every_answer_of_a_crawl_is_in_its_warc_file(tmp_path, small_web):
+@pytest.fixture(params=[None, "zstd"])
+def compressed(request, tmp_path):
+    """The options of a compression: none for gzip, zstd with a dictionary."""
+    if request.param is None:
+        return ()
+    (tmp_path / "dictionary").write_bytes(dictionary())
+    return ("-s", "write.compression=zstd", "-s", f"write.zstd_dictionary={tmp_path / 'dictionary'}")
+
+
+async def test_every_answer_of_a_crawl_is_in_its_warc_file(tmp_path, small_web, compressed):
     """Pages, redirects, errors, robots.txt: read by warcio and fastwarc, with request, metadata and a true index."""
-    run = await anabranch(*crawl_of(tmp_path, small_web, "--links"), cwd=tmp_path)
+    run = await anabranch(*crawl_of(tmp_path, small_web, "--links", *compressed), cwd=tmp_path)
     assert run.code == 0, run.err
     assert crawl_log(tmp_path / "job") == expected([SEED])
     found = archived(tmp_path / "job")
@@ -134,9 +145,9 @@ async def test_files_are_finished_at_their_size(tmp_path):
 
 
 @pytest.mark.slow
-async def test_after_kills_every_ended_url_has_its_record(tmp_path, slow_web):
+async def test_after_kills_every_ended_url_has_its_record(tmp_path, slow_web, compressed):
     """Killed nine times, at random: the files are valid, nothing is missing, links behind a 304 are followed."""
-    command = crawl_of(tmp_path, slow_web)
+    command = crawl_of(tmp_path, slow_web, *compressed)
     dice, served = random.Random(), 0
     for _ in range(9):
         served += dice.randrange(3, 25)
@@ -195,9 +206,9 @@ def indexed_places(job):
 # Further rounds
 
 
-async def test_another_round_asks_what_has_changed_and_reaches_everything(tmp_path, slow_web):
+async def test_another_round_asks_what_has_changed_and_reaches_everything(tmp_path, slow_web, compressed):
     """--again: every page with a version is answered 304 and becomes a revisit, and its links are followed all the same."""
-    command = crawl_of(tmp_path, slow_web)
+    command = crawl_of(tmp_path, slow_web, *compressed)
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     first, before = crawl_log(tmp_path / "job"), slow_web.ledger.counts()
     run = await anabranch(*command, "--again", cwd=tmp_path)
@@ -295,6 +306,27 @@ async def test_the_commands_of_the_page_about_warc_files_do_what_it_says(tmp_pat
     assert set(re.findall(r"`(identical-payload-digest|server-not-modified)`", text)) >= found.kinds().keys() - {
         "response"
     }
+
+
+async def test_the_commands_about_zstd_do_what_the_page_says(tmp_path, small_web):
+    """docs/how-to/archive.md: a dictionary of a first crawl, a second crawl with it, its files unpacked and converted."""
+    text = (REPOSITORY / "docs" / "how-to" / "archive.md").read_text()
+    convert, make, unpack = re.findall(r"```sh\n(.+?)```", text[text.index("## gzip or zstd") :], re.DOTALL)
+    order = write_order(tmp_path, small_web.hosts)
+    first = f"crawl {SEED} --job jobs/example --warc -c {order}"
+    second = (make.strip() + f" -c {order}").replace("https://example.org/", SEED).replace("anabranch ", "")
+    convert = convert.replace("anabranch ", "").replace("jobs/example", "jobs/second")
+    for command in (first, *second.splitlines(), convert):
+        run = await anabranch(*shlex.split(command), cwd=tmp_path)
+        assert run.code == 0, run.err
+    (packed,) = archived(tmp_path / "jobs" / "second").files
+    (converted,) = warcs(tmp_path / "converted")
+    assert packed.suffix == ".zst"
+    assert read_by_warcio(converted)[1:] == read_by_warcio(packed)[1:]
+    if shutil.which("zstd"):
+        script = ["bash", "-ec", unpack.replace("FILE.warc.zst", str(packed))]
+        await asyncio.to_thread(subprocess.run, script, cwd=tmp_path, check=True, timeout=60)
+        assert packed.with_suffix("").read_bytes() == unpacked(packed)
 
 
 async def test_what_makes_no_sense_with_another_round_is_refused(tmp_path, small_web):

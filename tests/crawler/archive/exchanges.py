@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Iterator, Sequence
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
+from anabranch.crawler.archive.compression import Compression, Gzip, Zstd
 from anabranch.crawler.archive.files import WarcOptions
 from anabranch.crawler.archive.records import Exchange, Revisit
 
@@ -104,10 +109,42 @@ class Read(NamedTuple):
     payload: bytes
 
 
+def zstd() -> Any:
+    """The library of zstd."""
+    return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+
+
+@cache
+def dictionary() -> bytes:
+    """A small dictionary for records like these."""
+    samples = [f"WARC/1.1\r\nWARC-Target-URI: http://a.test/{n}\r\nWARC-Date: 2026-0{n}\r\n" for n in range(300)]
+    content: bytes = zstd().train_dict([sample.encode() for sample in samples], 2000).dict_content
+    return content
+
+
+#: Name -> what makes the compression of WARC files.
+COMPRESSIONS: Mapping[str, Callable[[], Compression]] = {
+    "gzip": Gzip,
+    "zstd": Zstd,
+    "dictionary": lambda: Zstd(dictionary()),
+}
+
+
+def unpacked(path: Path, start: int = 0, end: int | None = None) -> bytes:
+    """The records of a finished file, by the libraries alone."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data[start:end])
+    size = int.from_bytes(data[4:8], "little") if data[:4] == b"\x5d\x2a\x4d\x18" else 0
+    known = zstd().ZstdDict(data[8 : 8 + size]) if size else None
+    plain: bytes = zstd().decompress(data[start:end], zstd_dict=known)
+    return plain
+
+
 def read_by_warcio(path: Path) -> list[Read]:
-    """All records, digests verified; any complaint is an error."""
+    """All records, digests verified; any complaint is an error. It cannot read zstd, so it is given the records."""
     found = []
-    with path.open("rb") as stream:
+    with path.open("rb") if path.suffix == ".gz" else BytesIO(unpacked(path)) as stream:
         for record in ArchiveIterator(stream, check_digests="raise"):
             http = {} if record.http_headers is None else dict(record.http_headers.headers)
             payload = record.raw_stream.read()
@@ -132,7 +169,7 @@ def read_by_fastwarc(path: Path) -> list[tuple[str, str]]:
 
 def warcs(folder: Path) -> list[Path]:
     """The finished files, in order."""
-    return sorted(folder.glob("*.warc.gz"))
+    return sorted([*folder.glob("*.warc.gz"), *folder.glob("*.warc.zst")])
 
 
 def urls_in(folder: Path) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
 
 from anabranch.crawler.archive.files import WarcFiles
 from anabranch.crawler.archive.sink import JournalEntry
-from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange
+from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange, unpacked
 
 
 def clock() -> float:
@@ -35,7 +34,7 @@ def index_of(folder: Path) -> list[dict[str, str]]:
         for line in lines:
             fields = json.loads(line.split(b" ", 2)[2])
             offset, length = int(fields["offset"]), int(fields["length"])
-            member = gzip.decompress((folder / "warc" / fields["filename"]).read_bytes()[offset : offset + length])
+            member = unpacked(folder / "warc" / fields["filename"], offset, offset + length)
             assert f"WARC-Target-URI: {fields['url']}\r\n".encode() in member
             found.append(fields)
     return found

@@ -24,7 +24,12 @@ from anabranch.crawler.archive.cdxj import (
     whole_members,
     write_sorted,
 )
+from anabranch.crawler.archive.compression import MemberReader
 from tests.rows import each_row
+
+
+def members_of(data: bytes) -> MemberReader:
+    return MemberReader(BytesIO(data), "f.warc.gz")
 
 
 @given(
@@ -42,7 +47,7 @@ def test_members_up_to_the_first_torn_one_are_found(texts: list[bytes], cut: int
         if offset + len(member) <= len(data):
             expected.append(Member(offset, len(member), text))
         offset += len(member)
-    found = list(whole_members(BytesIO(data if cut else data + noise)))
+    found = list(whole_members(members_of(data if cut else data + noise)))
     assert found[: len(expected)] == expected
     assert cut == 0 or found == expected
 
@@ -52,7 +57,7 @@ def test_a_member_with_a_wrong_byte_is_none(where: int) -> None:
     """Its check sum and its size are looked at."""
     data = bytearray(gzip.compress(os.urandom(200)))
     data[where] ^= 1
-    assert list(whole_members(BytesIO(gzip.compress(b"good") + bytes(data)))) == [
+    assert list(whole_members(members_of(gzip.compress(b"good") + bytes(data)))) == [
         Member(0, len(gzip.compress(b"good")), b"good")
     ]
 
@@ -60,7 +65,7 @@ def test_a_member_with_a_wrong_byte_is_none(where: int) -> None:
 def test_a_member_of_zeros_is_read_in_pieces() -> None:
     """Only the beginning of a record is kept."""
     data = zlib.compress(bytes(50 << 20), 9, 31)
-    (member,) = whole_members(BytesIO(data))
+    (member,) = whole_members(members_of(data))
     assert (member.length, len(member.head)) == (len(data), HEAD_BYTES)
 
 

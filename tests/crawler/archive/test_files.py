@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -11,27 +12,45 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.archive.cdxj import HEAD_BYTES
-from anabranch.crawler.archive.files import WarcFiles, WarcOptions, open_files, reindex
+from anabranch.crawler.archive.compression import Zstd, trained_dictionary
+from anabranch.crawler.archive.files import WarcFiles, WarcOptions, convert, open_files, reindex, sampled_records
 from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.acceptance.blocking import Process
+from tests.crawler.archive import folders
 from tests.crawler.archive.exchanges import (
+    COMPRESSIONS,
     HTML,
+    OPTIONS,
     Payload,
+    dictionary,
     exchange,
     read_by_fastwarc,
     read_by_warcio,
     urls_in,
     warcs,
+    zstd,
 )
 from tests.crawler.archive.folders import clock, index_of, opened, write
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True, params=["gzip", "dictionary"])
+def compression(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each rule holds for both compressions."""
+    monkeypatch.setattr(folders, "OPTIONS", replace(OPTIONS, compression=COMPRESSIONS[request.param]()))
+    return str(request.param)
+
+
+def ending(compression: str) -> str:
+    """The ending of a finished file."""
+    return ".warc.gz" if compression == "gzip" else ".warc.zst"
+
+
+def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path, compression: str) -> None:
     """The file begins with its warcinfo; then come response, request and metadata of each visit."""
     files = opened(tmp_path)
     write(files, "http://a.test/1", "http://a.test/2")
@@ -45,7 +64,7 @@ def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path) ->
     assert [(record.kind, record.url) for record in records] == read_by_fastwarc(path)
     assert records[0].fields["WARC-Filename"] == path.name
     assert len(index_of(tmp_path)) == 3
-    assert sorted(p.suffix for p in (tmp_path / "warc").iterdir()) == [".cdxj", ".gz"]
+    assert sorted(p.suffix for p in (tmp_path / "warc").iterdir()) == [".cdxj", Path(ending(compression)).suffix]
 
 
 def test_no_file_is_made_for_no_exchange(tmp_path: Path) -> None:
@@ -57,18 +76,18 @@ def test_no_file_is_made_for_no_exchange(tmp_path: Path) -> None:
     assert list((tmp_path / "warc").iterdir()) == []
 
 
-def test_a_file_that_grows_says_so_in_its_name(tmp_path: Path) -> None:
-    """`PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.warc.gz.open`."""
+def test_a_file_that_grows_says_so_in_its_name(tmp_path: Path, compression: str) -> None:
+    """`PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.warc.gz.open`, or `.warc.zst.open`."""
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     assert min(p.name.partition(".")[0] for p in (tmp_path / "warc").iterdir()).startswith(
         "test-20260101000000250-00000-"
     )
-    assert files.path.name.endswith(".warc.gz.open")
+    assert files.path.name.endswith(ending(compression) + ".open")
     files.close()
 
 
-def test_a_full_file_is_finished_and_the_next_one_begun(tmp_path: Path) -> None:
+def test_a_full_file_is_finished_and_the_next_one_begun(tmp_path: Path, compression: str) -> None:
     """Between groups and within one; numbers go up, also over runs; no visit is torn apart."""
     noise = os.urandom(3000)
     for run in range(2):
@@ -79,7 +98,7 @@ def test_a_full_file_is_finished_and_the_next_one_begun(tmp_path: Path) -> None:
         files.close()
     paths = warcs(tmp_path / "warc")
     assert [path.name.split("-")[2] for path in paths] == [f"{n:05}" for n in range(len(paths))]
-    assert len(paths) == 14  # three visits in each
+    assert len(paths) == (14 if compression == "gzip" else 20)  # three visits in each; two beside the dictionary
     assert len(set(urls_in(tmp_path / "warc"))) == 40
     for path in paths:
         assert path.stat().st_size < 15_000
@@ -156,11 +175,12 @@ from anabranch.crawler.archive.files import WarcFiles
 from anabranch.crawler.job.journal import JournalEntry
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.journal import LineFile
-from tests.crawler.archive.exchanges import exchange
+from tests.crawler.archive.exchanges import COMPRESSIONS, exchange
 from tests.crawler.archive.folders import opened
 
 async def main(folder, run):
-    journal = Journal(opened(folder, size_bytes=60_000), LineFile(folder / "crawl.log", "crawl_log"))
+    files = opened(folder, size_bytes=60_000, compression=COMPRESSIONS[sys.argv[3]]())
+    journal = Journal(files, LineFile(folder / "crawl.log", "crawl_log"))
     async def writer(name):
         for number in range(10**9):
             url = f"http://a.test/{run}/{name}/{number}"
@@ -178,12 +198,14 @@ WRITING = ("tests.crawler.archive.exchanges", "tests.crawler.archive.folders", "
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path) -> None:
+def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path, compression: str) -> None:
     """Each run goes on where the one before was killed; nothing that a writer was told is missing, nothing is torn."""
     (program := tmp_path / "writers.py").write_text(WRITERS)
     acknowledged: list[str] = []
     for run in range(30):
-        with Process([str(program), str(tmp_path), str(run)], cwd=ROOT, stderr=None, preload=WRITING) as process:
+        with Process(
+            [str(program), str(tmp_path), str(run), compression], cwd=ROOT, stderr=None, preload=WRITING
+        ) as process:
             assert process.stdout is not None
             acknowledged += [process.stdout.readline() for _ in range(20 + 37 * run % 101)]
             process.kill()
@@ -205,7 +227,7 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_record_takes_the_whole_gro
     journal = Journal(opened(tmp_path), LineFile(log, "crawl_log"))
     await journal.write(JournalEntry(crawl_log=b"1\n", exchange=exchange("http://a.test/1")))
     large = exchange("http://a.test/2", os.urandom(2 * small_files))
-    with pytest.raises(JournalFull, match=r"\.warc\.gz\.open: file too large; free some space"):
+    with pytest.raises(JournalFull, match=r"\.warc\.(gz|zst)\.open: file too large; free some space"):
         await journal.write(JournalEntry(crawl_log=b"2\n", exchange=large))
     await journal.close()
     assert log.read_bytes() == b"1\n"
@@ -311,20 +333,23 @@ def leave(folder: Path, *urls: str) -> tuple[Path, Path]:
     files = opened(folder)
     write(files, *urls)
     path = files.path
-    return path, path.with_name(path.name.replace(".warc.gz", ".cdxj"))
+    return path, path.with_name(path.name.partition(".warc.")[0] + ".cdxj.open")
 
 
-@pytest.mark.parametrize("cut", [1, 10, 300, 1200])
+@pytest.mark.parametrize("cut", [1, 10, 300, None])
 @pytest.mark.parametrize("lines", [0, 1, 2, 3])
-def test_a_torn_file_is_cut_after_its_last_whole_visit_and_finished(tmp_path: Path, cut: int, lines: int) -> None:
+def test_a_torn_file_is_cut_after_its_last_whole_visit_and_finished(
+    tmp_path: Path, cut: int | None, lines: int
+) -> None:
     """Whatever the index knew, it is complete afterwards, and the file has its name; no answer is without its request."""
     warc, index = leave(tmp_path, *(f"http://a.test/{n}" for n in range(3)))
-    os.truncate(warc, warc.stat().st_size - cut)
+    second = int(json.loads(index.read_bytes().splitlines()[1].split(b" ", 2)[2])["offset"])
+    os.truncate(warc, second + 10 if cut is None else warc.stat().st_size - cut)
     index.write_bytes(b"".join(index.read_bytes().splitlines(keepends=True)[:lines]))
     opened(tmp_path).close()
     found = urls_in(tmp_path / "warc")
     assert found == [f"http://a.test/{n}" for n in range(len(found))]
-    assert len(found) == (2 if cut < 1200 else 1)
+    assert len(found) == (2 if cut else 1)
     assert sorted(fields["url"] for fields in index_of(tmp_path)) == found
     assert not list((tmp_path / "warc").glob("*.open"))
 
@@ -399,7 +424,7 @@ def test_the_index_made_anew_is_the_one_that_was_written(tmp_path: Path) -> None
     index = next((tmp_path / "warc").glob("*.cdxj"))
     written = index.read_bytes()
     index.write_bytes(b"stale")
-    assert list(reindex(tmp_path / "warc")) == [(path, 4, None)]
+    assert list(reindex(tmp_path / "warc")) == [(path, path, 4, None)]
     assert index.read_bytes() == written
     assert written.count(b"\n") == 4
     assert b'"warc/revisit"' in written
@@ -471,3 +496,78 @@ def test_open_files_are_left_alone(tmp_path: Path) -> None:
     assert list(reindex(tmp_path / "warc")) == []
     assert [path.read_bytes() for path in open_files(tmp_path / "warc")] == [before]
     files.close()
+
+
+def test_a_run_of_another_compression_goes_on_with_the_folder(tmp_path: Path) -> None:
+    """A killed run's file is finished, numbers go up, both kinds are indexed and read."""
+    leave(tmp_path, "http://a.test/1")
+    for name in ("zstd", "gzip"):
+        files = opened(tmp_path, compression=COMPRESSIONS[name]())
+        write(files, f"http://a.test/{name}")
+        files.close()
+    assert [path.name.split("-")[2] for path in warcs(tmp_path / "warc")] == ["00000", "00001", "00002"]
+    assert [done.answers for done in reindex(tmp_path / "warc")] == [1, 1, 1]
+    assert urls_in(tmp_path / "warc") == [f"http://a.test/{name}" for name in ("1", "zstd", "gzip")]
+
+
+def test_a_large_record_is_one_member_that_knows_its_size(tmp_path: Path, compression: str) -> None:
+    """It is compressed in pieces; readers of zstd are promised its size, its checksum and its dictionary."""
+    files = opened(tmp_path)
+    write(files, "http://a.test/large", data=os.urandom(600_000))
+    files.close()
+    assert urls_in(tmp_path / "warc") == ["http://a.test/large"]
+    (fields,) = index_of(tmp_path)
+    if compression != "gzip":
+        frame = warcs(tmp_path / "warc")[0].read_bytes()[int(fields["offset"]) :]
+        about = zstd().get_frame_info(frame)
+        assert about.decompressed_size > 600_000
+        assert about.dictionary_id == zstd().ZstdDict(dictionary()).dict_id
+        assert frame[4] & 4, "Content_Checksum_flag of RFC 8878"
+
+
+def test_a_converted_file_has_the_records_and_an_index_of_its_own(tmp_path: Path, compression: str) -> None:
+    """It is gzip, and its first record names it; it is made once; files that are gzip already are left alone."""
+    path, target = archive(tmp_path), tmp_path / "converted"
+    (target / "warc").mkdir(parents=True)
+    done = list(convert(tmp_path / "warc", target / "warc"))
+    if compression == "gzip":
+        assert done == []
+        return
+    (made,) = warcs(target / "warc")
+    assert done == [(path, made, 4, None)]
+    assert made.name == path.name.removesuffix(".zst") + ".gz"
+    (info, *found), (_, *expected) = read_by_warcio(made), read_by_warcio(path)
+    assert found == expected
+    assert info.fields["WARC-Filename"] == made.name
+    assert [fields["url"] for fields in index_of(target)] == [fields["url"] for fields in index_of(tmp_path)]
+    assert list(convert(tmp_path / "warc", target / "warc")) == []
+
+
+def test_a_damaged_file_is_converted_up_to_the_damage(tmp_path: Path) -> None:
+    """Of the torn record nothing is in the new file."""
+    files = opened(tmp_path, compression=COMPRESSIONS["zstd"]())
+    write(files, "http://a.test/1")
+    write(files, "http://a.test/2", data=os.urandom(200_000))
+    files.close()
+    (path,) = warcs(tmp_path / "warc")
+    second = int(index_of(tmp_path)[1]["offset"])
+    os.truncate(path, second + 150_000)
+    (tmp_path / "made").mkdir()
+    (done,) = convert(tmp_path / "warc", tmp_path / "made")
+    assert (done.answers, done.damaged_from) == (1, second)
+    assert urls_in(tmp_path / "made") == ["http://a.test/1"]
+
+
+def test_a_dictionary_is_made_of_records_of_all_files(tmp_path: Path, compression: str) -> None:
+    """Of the responses, requests and metadata; crawls like it get smaller by it."""
+    files = opened(tmp_path, size_bytes=10_000)
+    for n in range(200):
+        write(files, f"http://a.test/{n}", data=b"<p>the same words on each of the pages of a site, %d" % (n * 7919))
+    files.close()
+    samples = sampled_records(tmp_path / "warc")
+    assert len(samples) == 600
+    assert {sample.split(b"\r\n")[1] for sample in samples} == {
+        b"WARC-Type: response", b"WARC-Type: request", b"WARC-Type: metadata"
+    }  # fmt: skip
+    made, record = Zstd(trained_dictionary(samples)), samples[-3]
+    assert len(made.member(record)) < 0.75 * len(Zstd().member(record))

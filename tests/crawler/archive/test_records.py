@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-import importlib
 import os
-import random
-import sys
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,36 +229,6 @@ def test_one_link_that_is_unfit_spoils_no_other() -> None:
         b"outlink: u L x y",
         b"",
     ]
-
-
-@pytest.fixture(params=["zlib", "isal"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The module as it is with this library."""
-    if request.param == "zlib":
-        monkeypatch.setitem(sys.modules, "isal", None)
-    else:
-        pytest.importorskip("isal")
-    importlib.reload(records)
-    yield request.param
-    monkeypatch.undo()
-    importlib.reload(records)
-
-
-def test_it_is_the_library_that_is_there(library: str) -> None:
-    """Without isal, zlib compresses."""
-    made_by = type(records.gzip_member(10)).__module__
-    assert made_by.startswith("isal") == (library == "isal")
-
-
-@pytest.mark.parametrize("size", [0, 1, 249, 250, 600, 12_000, 32_505, 32_506, 200_000])
-@pytest.mark.usefixtures("library")
-def test_a_member_of_any_size_is_read_by_everyone(size: int) -> None:
-    """Also one that is larger than any window, and one that came in pieces."""
-    text = bytes(random.Random(size).choices(b"ab<>/ ", k=size))
-    deflate = records.gzip_member(size)
-    member = deflate.compress(text[: size // 3]) + deflate.compress(text[size // 3 :]) + deflate.flush()
-    assert gzip.decompress(member) == text
-    assert len(member) < max(size, 30)
 
 
 def test_cookies_and_values_of_a_login_are_redacted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from anabranch.crawler.archive.records import SAME_PAYLOAD, Exchange, Revisit
 from anabranch.crawler.archive.replay import MEMORY_BYTES, ArchivedResponses
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.options import Validators
-from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange
+from tests.crawler.archive.exchanges import COMPRESSIONS, OPTIONS, START_S, exchange, warcs
 
 URL = "http://a.test/"
 TAGGED = ((b"Content-Type", b"text/html"), (b"ETag", b'"v1"'), (b"X-Odd", b"\xff"))
@@ -23,9 +23,10 @@ TAGGED = ((b"Content-Type", b"text/html"), (b"ETag", b'"v1"'), (b"X-Odd", b"\xff
 class Job:
     """WARC files and the memory of payloads, fed as the journal does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, compression: str) -> None:
         self.warc = folder / "warc"
-        self.files = WarcFiles(self.warc, OPTIONS, lambda: START_S)
+        options = replace(OPTIONS, compression=COMPRESSIONS[compression]())
+        self.files = WarcFiles(self.warc, options, lambda: START_S)
         self.payloads = FetchHistory(folder / "payloads.sqlite")
         self.archive = ArchivedResponses(self.warc, self.payloads, folder)
 
@@ -40,9 +41,14 @@ class Job:
         self.payloads.close()
 
 
+@pytest.fixture(params=["gzip", "dictionary"])
+def compression(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    opened = Job(tmp_path)
+def job(tmp_path: Path, compression: str) -> Iterator[Job]:
+    opened = Job(tmp_path, compression)
     yield opened
     opened.close()
 
@@ -101,21 +107,21 @@ async def test_a_url_whose_file_was_taken_away_is_asked_for_without_condition(jo
 
 
 @pytest.mark.parametrize("spoil", ["zeros", "torn", "another record", "no record"])
-async def test_a_spoilt_record_is_no_answer(job: Job, spoil: str) -> None:
+async def test_a_spoilt_record_is_no_answer(job: Job, compression: str, spoil: str) -> None:
     """Whatever stands there now, it is told from what was written by its digest."""
     job.keep(exchange(URL, b"<p>page" * 99, raw_headers=TAGGED))
     job.files.close()
-    (path,) = job.warc.glob("*.warc.gz")
+    (path,) = warcs(job.warc)
     data = path.read_bytes()
     known = await job.payloads.fetched(URL)
     assert known is not None
     start = known.place.offset
     if spoil == "another record":
         (job.warc.parent / "other").mkdir()
-        other = Job(job.warc.parent / "other")
+        other = Job(job.warc.parent / "other", compression)
         other.keep(exchange(URL, b"<p>other", raw_headers=TAGGED))
         other.close()
-        (path_of_other,) = other.warc.glob("*.warc.gz")
+        (path_of_other,) = warcs(other.warc)
         place = path_of_other.read_bytes()[start:]
         path.write_bytes(data[:start] + place)
     else:

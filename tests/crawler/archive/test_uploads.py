@@ -8,9 +8,9 @@ from anabranch.crawler.archive.uploads import UPLOADED_FILE, Uploaded, UploadFai
 from anabranch.crawler.outcomes.errors import OrderError
 
 
-def finished(warc: Path, name: str, *urls: str) -> None:
+def finished(warc: Path, name: str, *urls: str, ending: str = ".warc.gz") -> None:
     warc.mkdir(exist_ok=True)
-    (warc / f"{name}.warc.gz").write_bytes(b"records of " + name.encode())
+    (warc / f"{name}{ending}").write_bytes(b"records of " + name.encode())
     lines = [f'key 20260101000000 {{"url":"{url}","offset":"0"}}\n' for url in urls]
     (warc / f"{name}.cdxj").write_text("".join(lines))
 
@@ -23,14 +23,14 @@ def test_each_finished_file_is_copied_once_after_its_index(tmp_path: Path) -> No
     (warc / "b.warc.gz.open").touch()
     uploads = Uploads(warc, tmp_path, f"file://{there}", arrived.append)
     assert (uploads.left, uploads.copy(), uploads.copy(), uploads.left) == (1, 1, 0, 0)
-    finished(warc, "c")
+    finished(warc, "c", ending=".warc.zst")
     assert Uploads(warc, tmp_path, f"file://{there}/", arrived.append).copy() == 1
-    assert sorted(path.name for path in there.iterdir()) == ["a.cdxj", "a.warc.gz", "c.cdxj", "c.warc.gz"]
+    assert sorted(path.name for path in there.iterdir()) == ["a.cdxj", "a.warc.gz", "c.cdxj", "c.warc.zst"]
     assert [(one.file, one.address, one.urls) for one in arrived] == [
         ("a.warc.gz", f"file://{there}/a.warc.gz", {"http://a.test/", "http://b.test/"}),
-        ("c.warc.gz", f"file://{there}/c.warc.gz", frozenset()),
+        ("c.warc.zst", f"file://{there}/c.warc.zst", frozenset()),
     ]
-    assert (tmp_path / UPLOADED_FILE).read_text() == "a.warc.gz\nc.warc.gz\n"
+    assert (tmp_path / UPLOADED_FILE).read_text() == "a.warc.gz\nc.warc.zst\n"
 
 
 def test_what_fails_is_named_and_tried_again(tmp_path: Path) -> None:

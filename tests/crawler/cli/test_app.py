@@ -100,7 +100,17 @@ NO_FLAGS = {
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
     *("embed_attributes", "link_attributes"),
-    *("source_tags", "warc_prefix", "revisit", "pages", "operator", "extra_info"),
+    *(
+        "source_tags",
+        "warc_prefix",
+        "compression",
+        "deflate",
+        "zstd_dictionary",
+        "revisit",
+        "pages",
+        "operator",
+        "extra_info",
+    ),
     *("format", "file", "progress", "interval", "statistics_interval", "reports"),
 }
 

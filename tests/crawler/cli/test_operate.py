@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import threading
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.archive.compression import Zstd, compression_of
 from anabranch.crawler.cli import operate
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.cli.job_options import index
+from anabranch.crawler.cli.job_options import archive, index
 from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.job import seeds
 from anabranch.crawler.job.folder import JobFolder
@@ -34,6 +36,7 @@ from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.run.control import Control
 from anabranch.frontier.records import Candidate
 from tests.acceptance.command import SMALL_FILTER
+from tests.crawler.archive.exchanges import warcs
 from tests.crawler.archive.folders import opened, write
 from tests.crawler.cli.test_frontier import URLS, make_job
 from tests.facts_schema import checked
@@ -385,6 +388,11 @@ def run_index_command(folder: Path) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+def run_archive_command(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(archive, list(map(str, arguments)))
+    return done.exit_code, done.stdout, done.stderr
+
+
 @pytest.fixture
 def archived_job(tmp_path: Path) -> Path:
     files = opened(tmp_path)
@@ -405,6 +413,63 @@ def test_each_file_is_indexed_and_told(archived_job: Path) -> None:
     write(files, "http://a.test/3")
     assert "still open" in run_index_command(archived_job)[1]
     files.close()
+
+
+def test_files_of_zstd_are_converted_once(tmp_path: Path) -> None:
+    """Each is named with its answers; those that are there already are counted."""
+    files = opened(tmp_path, compression=Zstd())
+    write(files, "http://a.test/1", "http://a.test/2")
+    files.close()
+    (path,) = warcs(tmp_path / "warc")
+    target = tmp_path / "new" / "folder"
+    made = f"{path.name.removesuffix('.zst')}.gz"
+    assert run_archive_command("convert", tmp_path, target) == (0, f"{made}: 2 answers\n", "")
+    assert run_archive_command("convert", tmp_path, target) == (0, f"{target}: 1 file was there already\n", "")
+    assert sorted(one.name for one in target.iterdir()) == [f"{path.name.partition('.warc')[0]}.cdxj", made]
+    path.write_bytes(path.read_bytes() + b"noise")
+    (target / made).unlink()
+    size = path.stat().st_size - 5
+    assert run_archive_command("convert", tmp_path, target) == (
+        1,
+        f"{made}: 2 answers\n",
+        f"anabranch: {path}: no whole record from byte {size} on; restore it from a copy\n",
+    )
+
+
+def test_what_cannot_be_converted_is_told_in_one_line(archived_job: Path) -> None:
+    """Files that are gzip; the folder of the files themselves; a folder that is a file; a file that grows."""
+    warc = archived_job / "warc"
+    assert run_archive_command("convert", archived_job, archived_job / "new") == (
+        0,
+        f"{warc}: no finished .warc.zst file\n",
+        "",
+    )
+    refused = f"anabranch: {warc}: has the files that are to be converted; name another folder\n"
+    assert run_archive_command("convert", archived_job, warc) == (2, "", refused)
+    (archived_job / "file").touch()
+    code, _, err = run_archive_command("convert", archived_job, archived_job / "file")
+    assert (code, err.count("\n")) == (1, 1)
+    files = opened(archived_job, compression=Zstd())
+    write(files, "http://a.test/3")
+    assert "still open; convert it when" in run_archive_command("convert", archived_job, archived_job / "new")[1]
+    files.close()
+
+
+def test_a_dictionary_is_made_of_the_pages_of_a_job(tmp_path: Path) -> None:
+    """Never over another file; a job of few pages has too few."""
+    files = opened(tmp_path)
+    for number in range(60):
+        write(files, f"http://a.test/{number}", data=bytes(random.Random(number).choices(b"<p>abc ", k=3000)))
+    files.close()
+    made = tmp_path / "dictionary"
+    code, out, err = run_archive_command("dictionary", tmp_path, made)
+    assert (code, err) == (0, "")
+    assert re.fullmatch(rf"{made}: [0-9.]+ KiB, from 180 records\n", out)
+    compression_of("zstd", "isal", str(made))
+    assert run_archive_command("dictionary", tmp_path, made) == (2, "", f"anabranch: {made}: exists; name a new file\n")
+    (tmp_path / "none").mkdir()
+    few = "anabranch: 0 records are too few for a dictionary, or too short; take a job with more pages\n"
+    assert run_archive_command("dictionary", tmp_path / "none", tmp_path / "other") == (2, "", few)
 
 
 def test_a_damaged_file_is_told_with_the_place_and_an_exit_code(archived_job: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -21,7 +23,7 @@ from anabranch.crawler.console.urlfacts import (
     url_files,
     url_record,
 )
-from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange
+from tests.crawler.archive.exchanges import COMPRESSIONS, OPTIONS, START_S, exchange, warcs
 from tests.patience import HANG_S
 
 URL, OTHER = "http://a.test/page", "http://a.test/other"
@@ -33,8 +35,8 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def archive(job: Path, *kept: object, is_finished: bool = True) -> None:
-    files = WarcFiles(job / "warc", OPTIONS, lambda: START_S)
+def archive(job: Path, *kept: object, is_finished: bool = True, compression: str = "gzip") -> None:
+    files = WarcFiles(job / "warc", replace(OPTIONS, compression=COMPRESSIONS[compression]()), lambda: START_S)
     files.append([JournalEntry(exchange=one) for one in kept])  # type: ignore[arg-type]
     files.keep()
     if is_finished:
@@ -100,11 +102,12 @@ def test_the_logs_say_where_a_url_was_found_and_how_it_ended(job: Path) -> None:
     assert (found.record, found.is_whole) == (None, True)
 
 
+@pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_a_record_is_read_from_a_file_that_grows_or_is_finished(job: Path, is_finished: bool) -> None:
+def test_a_record_is_read_from_a_file_that_grows_or_is_finished(job: Path, is_finished: bool, compression: str) -> None:
     """The request without its secrets, the answer's head, and the beginning of its body."""
     body = b"<p>page" * BODY_BYTES
-    archive(job, exchange(OTHER), exchange(URL, body), is_finished=is_finished)
+    archive(job, exchange(OTHER), exchange(URL, body), is_finished=is_finished, compression=compression)
     found = url_record([job], URL, monotonic() + HANG_S)
     assert found is not None
     assert (found.head.split("\r\n")[0], found.media_type) == ("HTTP/1.1 200 OK", "text/html; charset=utf-8")
@@ -132,10 +135,22 @@ def test_a_revisit_names_the_url_that_has_its_body(job: Path) -> None:
     assert (found.original, found.body, found.head[:15]) == (OTHER, b"", "HTTP/1.1 200 OK")
 
 
-def test_a_file_that_was_moved_or_damaged_is_named(job: Path) -> None:
+def test_a_record_without_a_request_behind_it_is_read(job: Path) -> None:
+    """The file may end there: it grows, or was cut."""
+    archive(job, exchange(URL, b"<p>page"))
+    (file,) = warcs(job / "warc")
+    fields = json.loads(next((job / "warc").glob("*.cdxj")).read_bytes().split(b" ", 2)[2])
+    os.truncate(file, int(fields["offset"]) + int(fields["length"]))
+    found = url_record([job], URL, monotonic() + HANG_S)
+    assert found is not None
+    assert (found.body, found.request, found.trouble) == (b"<p>page", "", "")
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_file_that_was_moved_or_damaged_is_named(job: Path, compression: str) -> None:
     """The index has the record still."""
-    archive(job, exchange(URL))
-    file = next((job / "warc").glob("*.warc.gz"))
+    archive(job, exchange(URL), compression=compression)
+    (file,) = warcs(job / "warc")
     file.write_bytes(bytes(file.stat().st_size))
     damaged = url_record([job], URL, monotonic() + HANG_S)
     assert damaged is not None

@@ -54,6 +54,14 @@ def test_a_policy_that_does_not_exist_is_one_fault(section, key, value) -> None:
     assert value in fault
 
 
+def test_a_dictionary_that_is_missing_is_one_fault(tmp_path) -> None:
+    """Of an order that writes WARC files; a run would refuse it."""
+    write = {"compression": "zstd", "zstd_dictionary": str(tmp_path / "none")}
+    assert faults(write=write) == ()
+    (fault,) = faults(write={"warc": True, **write})
+    assert fault == f"x.toml: [write] zstd_dictionary '{tmp_path}/none': no such file or directory"
+
+
 def test_all_of_them_are_told_at_once() -> None:
     """Each once, overrides by their prefix."""
     found = faults(

@@ -114,12 +114,34 @@ def test_sizes_are_read_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"warc_prefix": "a/b"}, {"warc_prefix": ".a"}, {"warc_prefix": ""}, {"warc_size": "1KB"}]
+    "bad",
+    [
+        *({"warc_prefix": "a/b"}, {"warc_prefix": ".a"}, {"warc_prefix": ""}, {"warc_size": "1KB"}),
+        *({"compression": "br"}, {"deflate": "zstd"}, {"zstd_dictionary": "a\0b", "compression": "zstd"}),
+    ],
 )
 def test_what_makes_no_file_is_refused(bad: dict[str, object]) -> None:
     """A prefix is part of a file's name; a file holds more than its first record."""
     with pytest.raises(ValidationError):
         WriteSection.model_validate(bad)
+
+
+def test_a_dictionary_is_sought_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    """As seed files are; a job's own order has its full path."""
+    (tmp_path / "order.toml").write_text("[write]\ncompression = 'zstd'\nzstd_dictionary = 'dictionary'\n")
+    order = load_order(tmp_path / "order.toml", {})
+    assert order.write.zstd_dictionary == str(tmp_path / "dictionary")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "order.toml").write_text(dump_order(order))
+    assert load_order(tmp_path / "job" / "order.toml", {}) == order
+
+
+def test_a_dictionary_without_zstd_is_refused_in_one_line(tmp_path: Path) -> None:
+    """It would have no effect."""
+    (tmp_path / "order.toml").write_text("[write]\nzstd_dictionary = 'dictionary'\n")
+    with pytest.raises(OrderError) as error:
+        load_order(tmp_path / "order.toml", {})
+    assert str(error.value).startswith(f"{tmp_path}/order.toml: [write] zstd_dictionary: needs compression = 'zstd'; ")
 
 
 def test_without_anything_said_the_defaults_hold() -> None:
