@@ -124,14 +124,10 @@ class WorkerPool:
                 self.board.enter(visit.worker, name)
                 if await process(visit) is Step.STOP:
                     break
-            if self.services is not None:
-                self.services.prepare(visit)
         except FetchError as error:
             self._fail(visit, error)
         except PolicyError as error:
-            if not isinstance(error.__cause__, ServiceAway):
-                raise
-            self._fail(visit, error.__cause__)
+            self._fail_by_policy(visit, error)
         except (CrawlerError, FrontierError):
             raise
         except UserFunctionFailed as error:
@@ -142,6 +138,24 @@ class WorkerPool:
                 raise
             visit.broke(error)
             log.exception("processor failed", url=visit.lease.url)
+        self._prepare(visit)
+
+    def _prepare(self, visit: Visit) -> None:
+        """Ask the queue policies what they say of the visit's end, however it ends."""
+        if self.services is not None:
+            try:
+                self.services.prepare(visit)
+            except PolicyError as error:
+                self._fail_by_policy(visit, error)
+
+    def _fail_by_policy(self, visit: Visit, error: PolicyError) -> None:
+        """Postpone a visit whose policy asks a service that is away. Raises: any other error of the policy."""
+        away = error.__cause__
+        if not isinstance(away, ServiceAway):
+            raise error
+        if visit.failure is not None:  # its fetch may have reached the host, whose slot rests
+            away.timed(visit.failure.start_s, visit.failure.end_s)
+        self._fail(visit, away)
 
     def _fail(self, visit: Visit, error: FetchError) -> None:
         if self.services is not None:

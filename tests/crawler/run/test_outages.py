@@ -496,6 +496,40 @@ async def test_a_user_functions_service_is_waited_for(
     assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
 
 
+@pytest.mark.parametrize("function", ["cost", "queue precedence"])
+async def test_a_failed_page_waits_for_the_service_of_a_policy_too(
+    web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The policy says what the end of each page costs, also of one whose fetch or processor failed: it comes again."""
+    bad = PATHS[0]
+
+    async def fail(visit: anabranch.Visit) -> None:
+        if visit.lease.url.endswith(bad):
+            raise RuntimeError("odd")
+
+    def has_a_failure_begun() -> bool:
+        return bool(names.questions["gone.test", "A"] or [url for url in web.ledger.counts() if url.endswith(bad)])
+
+    monkeypatch.setitem(globals(), "judge", fail)
+    monkeypatch.setattr(fetch_dns, "GRACE_S", HANG_S)
+    async with Names() as names:
+        dns = dns_of(names, timeout=HANG_S, hosts=web.hosts)
+        crawl = Crawl(tmp_path / "job", web, dns=dns, **FUNCTIONS["processor"], **FUNCTIONS[function])
+        crawl.seeds.insert(0, "http://gone.test/")
+        monkeypatch.setattr(Model, "is_away", has_a_failure_begun)
+        async with running(crawl) as task:
+            now = await crawl.waits()
+            assert [service["service"] for service in now.services] == ["language model"]
+            monkeypatch.setattr(Model, "is_away", bool)
+            code = await task
+    assert code is ExitCode.DONE
+    assert crawl.controller.facts is not None
+    assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (1 + len(NAMES), 0)
+    log = [line.split() for line in (tmp_path / "job" / "logs" / "crawl.log").read_text().splitlines()]
+    failed = sorted(line[3] for line in log if line[1].startswith("-") and not line[3].startswith("dns:"))
+    assert failed == [*(f"http://{name}{bad}" for name in NAMES), crawl.seeds[0]]
+
+
 # This machine
 
 
