@@ -25,9 +25,9 @@ from anabranch.crawler.fetch.digest import Digests
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
-from anabranch.crawler.fetch.requests import Asked, RequestBuilder, origin_of
+from anabranch.crawler.fetch.requests import FetchRequest, RequestBuilder, origin_of
 from anabranch.crawler.fetch.secrets import Login
-from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
+from anabranch.crawler.fetch.ways import OF_PROXIES, NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
     OPEN_FILES,
@@ -155,15 +155,15 @@ class Fetcher:
         """
         settings = self._sites.of(url)
         limits = settings.limits if limits is None else settings.limits.and_also(limits)
-        asked = Asked(url, settings, conditional, via)
+        asked = FetchRequest(url, settings, conditional, via)
         return await self._ask(asked, _Reading(limits, keep_broken, wants_body))
 
     async def post(self, url: str, form: bytes) -> Response:
         """Send the fields of a form to a canonical URL; as `get`."""
         settings = self._sites.of(url)
-        return await self._ask(Asked(url, settings, form=form), _Reading(settings.limits))
+        return await self._ask(FetchRequest(url, settings, form=form), _Reading(settings.limits))
 
-    async def _ask(self, asked: Asked, reading: _Reading) -> Response:
+    async def _ask(self, asked: FetchRequest, reading: _Reading) -> Response:
         """By the next proxy that can be used, or directly. Raises: as `get`."""
         away: ServiceAway | None = None
         for proxy in self._in_turn(asked.settings.proxies.of(asked.url)) or (None,):
@@ -176,7 +176,7 @@ class Fetcher:
         assert away is not None
         raise away
 
-    async def _ask_known(self, asked: Asked, reading: _Reading, proxy: Proxy | None) -> Response:
+    async def _ask_known(self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None) -> Response:
         """One exchange, or two if the first brings a challenge of digest authentication that can be answered."""
         response = await self._exchange(asked, reading, proxy)
         if asked.settings.digest is None or response.status != HTTPStatus.UNAUTHORIZED:
@@ -193,7 +193,7 @@ class Fetcher:
             proxies = sorted((*proxies[self._turn :], *proxies[: self._turn]), key=lambda one: self._ways[one].is_away)
         return proxies
 
-    async def _exchange(self, asked: Asked, reading: _Reading, proxy: Proxy | None) -> Response:
+    async def _exchange(self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None) -> Response:
         """One exchange, through this proxy or directly; as `get`."""
         url, settings, limits = asked.url, asked.settings, reading.limits
         start_s = self._clock()
@@ -205,6 +205,7 @@ class Fetcher:
             connector = self._connector(proxy)
             await exchange.run(connector, keep_broken=reading.keep_broken, wants_body=reading.wants_body)
             response = exchange.response(start_s, self._clock(), self._secrets_of(url, settings))
+            await self._blame_proxy(proxy, response)
             self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
             if settings.cookies:
                 self.cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
@@ -298,6 +299,15 @@ class Fetcher:
             is_silent = isinstance(error, TimeoutError) or _has_no_way(error)
             return await self._network.away(error, start_s, is_silent=is_silent)
         return await self._ways[proxy].away(_place_of(url), start_s)
+
+    async def _blame_proxy(self, proxy: Proxy | None, response: Response) -> None:
+        """Raises: ServiceAway for an answer that the proxy gave in the host's place while it reaches nothing."""
+        if proxy is None or proxy.is_socks or response.status not in OF_PROXIES:
+            return
+        if response.url.startswith("http://"):  # else the answer came through a tunnel, from the host
+            away = await self._ways[proxy].away(_place_of(response.url), response.start_s)
+            if away is not None:
+                raise away
 
     def _connector(self, proxy: Proxy | None) -> Connector:
         """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed."""

@@ -48,7 +48,7 @@ _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE
 FORM_TYPE = "application/x-www-form-urlencoded"
 
 
-class Asked(NamedTuple):
+class FetchRequest(NamedTuple):
     """What is asked for."""
 
     url: str  #: canonical
@@ -84,7 +84,7 @@ class RequestBuilder:
         self._fields = HeaderFields(common)
         self._origins = Origins(common)
 
-    def build(self, asked: Asked, proxy: Proxy | None, now_s: float) -> HttpRequest:
+    def build(self, asked: FetchRequest, proxy: Proxy | None, now_s: float) -> HttpRequest:
         """The request at `now_s` (epoch), through this proxy if there is one.
 
         Raises: AddressRefused, Unfetchable, InvalidURL, ValueError.
@@ -106,7 +106,7 @@ class RequestBuilder:
         hidden = frozenset[str]() if settings.secrets is None else settings.secrets.fields - _ALWAYS_SECRET
         return HttpRequest(asked.url, data, origin, proxy, hidden)
 
-    def _authorization(self, asked: Asked, origin: Origin, target: str, fields: Mapping[str, str]) -> str:
+    def _authorization(self, asked: FetchRequest, origin: Origin, target: str, fields: Mapping[str, str]) -> str:
         """The user of the URL, or an answer to a digest challenge; empty if there is neither."""
         if origin.authorization:
             if "Authorization" in fields or asked.settings.digest is not None:
@@ -117,7 +117,7 @@ class RequestBuilder:
         method = "GET" if asked.form is None else "POST"
         return self._digests.authorization(origin_of(asked.url), target, asked.settings.digest, method)
 
-    def _fields_for(self, asked: Asked, now_s: float) -> Mapping[str, str]:
+    def _fields_for(self, asked: FetchRequest, now_s: float) -> Mapping[str, str]:
         """The fields that the settings, an earlier answer, the linking page and the cookies add to the common ones."""
         settings, via = asked.settings, asked.via
         fields = settings.headers

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Witnesses of a way.
 WITNESSES: Final = 4
 #: Statuses that a proxy may have given in the host's place.
-_OF_PROXIES = frozenset({502, 503, 504})
+OF_PROXIES = frozenset({502, 503, 504})
 
 
 class Witnesses:
@@ -136,7 +136,7 @@ class ProxyWay:
     def note_answer(self, place: Place, status: int, now_s: float) -> None:
         """Note that a host has answered, or the proxy in its place."""
         self.has_worked, self.is_away = True, False
-        if status not in _OF_PROXIES:
+        if status not in OF_PROXIES:
             self._witnesses.note(place, now_s)
             self._doubted = None
 

@@ -80,7 +80,16 @@ NO_FLAGS = {
         "upload",
     ),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
-    *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "cookies", "cookie_file", "body_rules"),
+    *(
+        "connect_timeout",
+        "first_byte_timeout",
+        "read_timeout",
+        "min_rate",
+        "accept_encoding",
+        "cookies",
+        "cookie_file",
+        "body_rules",
+    ),
     *("referer", "proxy_password_env", "proxy_resolves", "tls_verify", "tls_old", "ipv4", "ipv6", "conditional"),
     *(
         "canonicalization",

@@ -211,6 +211,27 @@ async def test_a_host_that_fails_behind_a_proxy_is_told_from_a_proxy_that_reache
     assert talk.asked.count(failed) == 1
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_an_answer_in_a_hosts_place_is_no_page_while_the_proxy_reaches_nothing(site: Web, status: int) -> None:
+    """It is an answer of the host as long as the proxy makes a tunnel to another host, or may not."""
+    unreached = f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    talk = TalkingProxy({"GET a.test": HI, "GET b.test": unreached, "CONNECT b.test:80": BAD_GATEWAY})
+    fetcher = site.fetcher(proxy=f"http://127.0.0.1:{await site.listen(talk)}")
+    assert (await fetcher.get("http://b.test/")).status == status  # nothing has answered yet that could be asked
+    await fetcher.get("http://a.test/")
+    for tunnel in (HI, NO):
+        talk.answers["CONNECT a.test:80"] = tunnel
+        assert (await fetcher.get("http://b.test/")).status == status
+    talk.answers["CONNECT a.test:80"] = BAD_GATEWAY
+    with pytest.raises(ServiceAway, match="it answers 502 for hosts that it has reached before") as failure:
+        await fetcher.get("http://b.test/")
+    assert failure.value.end_s > 0
+    talk.answers |= {"GET b.test": HI, "CONNECT a.test:80": HI}
+    (proxy,) = fetcher.proxies.values()
+    assert await fetcher.fault_of(proxy) == ""
+    assert (await fetcher.get("http://b.test/")).status == 200
+
+
 async def test_a_connection_lost_behind_a_proxy_is_the_proxys_only_if_it_is_gone_or_says_nothing(site: Web) -> None:
     """A proxy that answers anything has lost the host. None of its hosts has answered before."""
     talk = TalkingProxy({"CONNECT a.test:80": BAD_GATEWAY})
