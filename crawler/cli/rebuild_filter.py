@@ -85,8 +85,11 @@ def _order(kept: Path, settings: Sequence[str], *, run_code: bool) -> CrawlOrder
 def _held(directory: Path) -> Iterator[None]:
     """Hold the job's lock inside. Raises: as `JobFolder.open`; JobInUse."""
     if not is_embedded(directory):
-        with JobFolder.open(directory):
-            yield
+        with JobFolder.open(directory) as folder:
+            try:
+                yield
+            finally:  # it queues nothing, so a job that was finished still is
+                folder.left_as_found(had_work=False, is_done=True)
         return
     lock = take_job_lock(directory)
     try:

@@ -83,13 +83,16 @@ def opened(
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; start its crawl first")
         if reads and order.code.of_frontier and has_store(job.state):
+            job.left_as_found(had_work=False, is_done=True)  # if it was finished
             with _viewed(directory, order) as frontier:
                 yield frontier, order
             return
         with open_job(job.state, order) as frontier:
             had_work = not frontier.is_done
-            yield frontier, order
-            job.left_as_found(had_work=had_work, is_done=frontier.is_done)
+            try:
+                yield frontier, order
+            finally:  # also of what the caller refuses
+                job.left_as_found(had_work=had_work, is_done=frontier.is_done)
 
 
 @contextmanager

@@ -298,8 +298,10 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
             job.database.do(free_all_shares)
             with held_whole(job) as whole:
                 had_work = not whole.frontier.is_done
-                yield whole
-                folder.left_as_found(had_work=had_work, is_done=whole.frontier.is_done)
+                try:
+                    yield whole
+                finally:  # also of what the caller refuses
+                    folder.left_as_found(had_work=had_work, is_done=whole.frontier.is_done)
 
 
 @contextmanager

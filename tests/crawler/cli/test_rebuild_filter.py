@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.inspection import opened
+from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.order.loading import load_order
-from anabranch.crawler.outcomes.errors import ExitCode
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.dedup.uniq import recorded
 from anabranch.frontier.errors import FormatMismatch, StoreFull
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
@@ -133,3 +135,25 @@ def test_the_command_line_has_it(job: Path) -> None:
     done = CliRunner().invoke(app, ["frontier", "rebuild-filter", str(job), "-s", "dedup.filter=dsbf"])
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("filter dsbf: 3 URLs known")
+
+
+@pytest.mark.parametrize("settings", [["dedup.filter=exact"], ["dedup.filter=none"]])
+def test_a_job_that_was_finished_still_is(tmp_path: Path, settings: list[str]) -> None:
+    """Also if the settings are refused: it queues nothing, and `--again` needs no consent then."""
+    job = make_job(tmp_path / "jobs" / "done", URLS[:1], fetched=1)
+    with JobFolder.open(job) as folder:
+        folder.mark_finished()
+    run_rebuild_filter("done", settings)
+    assert is_finished(job / "state")
+
+
+def test_a_job_that_was_finished_is_left_so_by_what_a_command_refuses(tmp_path: Path) -> None:
+    job = make_job(tmp_path / "jobs" / "done", URLS[:1], fetched=1)
+    with JobFolder.open(job) as folder:
+        folder.mark_finished()
+    with pytest.raises(UsageError), opened(job):
+        raise UsageError("there is no such queue")
+    assert is_finished(job / "state")
+    with opened(job) as (frontier, _):
+        frontier.schedule([Candidate("http://new.test/")])
+    assert not is_finished(job / "state")
