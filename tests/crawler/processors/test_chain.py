@@ -31,6 +31,7 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
     """The processors by their names, for an order with these sections."""
     made: Any = SimpleNamespace(
         get=None,
+        has_logins=False,
         cookies_for=None,
         uses_proxy=None,
         redirected=None,
