@@ -6,7 +6,6 @@ import json
 from codecs import lookup
 
 import pytest
-import webencodings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from webencodings.labels import LABELS
@@ -118,7 +117,10 @@ RUSSIAN = "<p>Привет, мир! Это обычная страница на 
         (b" " * 9000 + b"<META HTTP-EQUIV='Content-Type' CONTENT='text/html; CHARSET=euc-kr'>", HTML, "euc-kr"),
         (b" " * 9000 + b"<Meta Charset=gbk>", HTML, "gbk"),
         (b"<!-- charset --><!-- <meta charset=gbk> -->", HTML, "utf-8"),
-        (b"charset" + b" " * (64 << 10) + b"<meta charset=gbk>", HTML, "utf-8"),
+        (b" " * (90 << 10) + b"<meta charset=gbk>", HTML, "gbk"),
+        (b"charset" + b" " * (1 << 20) + b"<meta charset=gbk>", HTML, "utf-8"),
+        ('<?xml version="1.0"?><p>é'.encode("utf-16-le"), HTML, "utf-16le"),
+        ('<?xml version="1.0"?><p>é'.encode("utf-16-be"), HTML, "utf-16be"),
         (b"<p>caf\xc3\xa9", HTML, "utf-8"),
         ("<p>déjà vu, où ça \xff".encode() + b"\xff", HTML, "utf-8"),
         (b"<p>plain", HTML, "utf-8"),
@@ -136,7 +138,8 @@ def test_the_first_declaration_counts(body: bytes, content_type: str, encoding: 
         (b"<meta charset><meta charset = ><meta charset=><meta charset='koi8-r'>", "koi8-r"),
         (b"<meta name=charset content='charset'><meta/charset=big5>", "big5"),
         (b"<meta charset=gbk>" + b"<meta charset=big5>" * 1000, "gbk"),
-        (b"<meta charset=nonsense><meta charset=gbk>", "utf-8"),
+        (b"<meta charset=nonsense><meta charset=gbk>", "gbk"),
+        (b"<meta charset=nonsense>", "utf-8"),
         (b"<meta charset=utf-7>+ADw-a href=x+AD4-", "utf-8"),
         (b"<meta charset=utf-16le><a href=x>", "utf-8"),
         (b"<meta charset=hz-gb-2312>~{<a href=x>~}", "replacement"),
@@ -200,11 +203,46 @@ def test_what_declares_nothing_and_is_no_utf8_is_guessed(text: str, codec: str, 
     assert read.notes == (f"charsetGuess:{read.encoding}",)
 
 
-def test_a_guess_reads_the_first_16_kib() -> None:
-    """The detector costs more than all else that is done with a page."""
+def test_a_guess_reads_16_kib_from_the_first_byte_that_is_no_ascii() -> None:
+    """The detector costs more than all else that is done with a page; long scripts at the beginning would tell it nothing."""
     start, rest = RUSSIAN.encode("windows-1251") * 400, RUSSIAN.encode("koi8-r") * 4000
     assert len(start) > 16 << 10
-    assert html_in_utf8(start + rest, HTML).encoding == "windows-1251"
+    for before in (b"", b"<script>" + b"x" * (90 << 10) + b"</script>"):
+        assert html_in_utf8(before + start + rest, HTML).encoding == "windows-1251"
+        assert html_in_utf8(before + "日本語のページ".encode("iso2022_jp"), HTML).encoding == "iso-2022-jp"
+
+
+def test_a_page_that_declares_nothing_gives_no_url_with_a_character_that_it_lacks() -> None:
+    """Its first byte that is no ASCII may stand behind any number of others."""
+    page = b"<script>" + b"x" * (90 << 10) + b"</script>" + "<a href='/café.html'>déjà vu</a>".encode("cp1252")
+    assert read_html(page, HTML, "http://a.test/", ExtractOptions()).links[0].url == "http://a.test/caf%C3%A9.html"
+
+
+@each_row(
+    ("encoding", "data", "text"),
+    [
+        ("euc-jp", b"\xad\xa1\xad\xea\xf9\xd3 \xa1\xc1\xa1\xdd\xa1\xf1", "①㈱叝 ～－￠"),  # noqa: RUF001 - wide
+        ("euc-jp", b"\x8e\xb1\x8f\xb0\xa1 \xad\xfe\xff", "ｱ丂 \ufffd\ufffd\ufffd"),
+        ("iso-2022-jp", b"\x1b$B-!!A\x1b(B~\x1b(I1\x1b(J~\x1b$@F|\n~", "①～~ｱ~日\n~"),  # noqa: RUF001 - wide
+        ("big5", b"\xa1E\xa3\xe1\xa3\xc0\xa4\xa4", "‧€␀中"),
+        ("big5", b"\x80\x81\xff\x81<", "\ufffd\ufffd\ufffd<"),
+        ("euc-kr", b"\x80\xc7\xd1", "\ufffd한"),
+        ("gbk", b"\xa3\xa0\xa6\xd9\xa8\xbc\x80", "\u3000\ufe10ḿ€"),
+        ("shift_jis", b"\x80\xa0\xfd\x87@", "\x80\ufffd\ufffd①"),
+        ("windows-1255", b"\xca\x81", "\u05ba\x81"),
+    ],
+)
+def test_characters_that_pythons_codecs_lack_are_those_of_the_standard(encoding: str, data: bytes, text: str) -> None:
+    """NEC's and IBM's characters of Japanese, the euro, wide signs; what the standard does not know is U+FFFD."""
+    assert decode(data, encoding) == text
+
+
+@each_row("encoding", ["shift_jis", "euc-jp", "gbk", "big5", "euc-kr", "iso-2022-jp"])
+def test_bad_bytes_by_the_million_are_decoded_by_the_library(encoding: str) -> None:
+    """Each costs more than a good one. So one of NEC's characters is known up to 1 MiB."""
+    good = {"euc-jp": b"\xad\xa1", "iso-2022-jp": b"\x1b$B-!\x1b(B"}.get(encoding, b"")
+    assert decode(good + b"\xff" * 1000, encoding) == "①" * bool(good) + decode(b"\xff" * 1000, encoding)
+    assert set(decode(good + b"\xff" * (1 << 20), encoding)) == {"\ufffd"}
 
 
 @given(st.binary(max_size=300), st.text(max_size=9))
@@ -262,7 +300,8 @@ def test_the_encoding_of_xml_is_that_of_its_mark_then_the_header_then_the_declar
 
 
 def query(link: str, charset: str) -> str:
-    page = f"<a href='{link}'>".encode(webencodings.lookup(charset).codec_info.name, "xmlcharrefreplace")
+    text = "".join(char if char.isascii() else f"&#{ord(char)};" for char in link)
+    page = f"<a href='{text}'>".encode()
     found = read_html(page, f"text/html; charset={charset}", "http://a.test/", ExtractOptions()).links
     return found[0].url.removeprefix("http://a.test")
 
@@ -284,6 +323,13 @@ def query(link: str, charset: str) -> str:
         ("/café?w=café#é", "iso-8859-1", "/caf%C3%A9?w=caf%E9"),
         ("/s?w=中", "iso-8859-1", "/s?w=%26%2320013%3B"),
         ("/s?w=é中é", "iso-8859-1", "/s?w=%E9%26%2320013%3B%E9"),
+        ("/s?w=①～&#12316;", "euc-jp", "/s?w=%AD%A1%A1%C1%26%2312316%3B"),  # noqa: RUF001 - wide
+        ("/s?w=①x−", "iso-2022-jp", "/s?w=%1B$B-!%1B(Bx%1B$B!]%1B(B"),  # noqa: RUF001 - the sign of mathematics
+        ("/s?w=\u2170¬¥¢&#57344;", "shift_jis", "/s?w=%FA@%26%23172%3B\\%26%23162%3B%26%2357344%3B"),
+        ("/s?w=€ǹ&#128512;", "gbk", "/s?w=%80%A8%BF%26%23128512%3B"),
+        ("/s?w=€&#128512;", "gb18030", "/s?w=%A2%E3%949%FC6"),
+        ("/s?w=€═¢&#13317;", "big5", "/s?w=%A3%E1%F9%F9%26%23162%3B%26%2313317%3B"),
+        ("/s?w=ўЎ&#9565;", "koi8-u", "/s?w=%AE%BE%26%239565%3B"),
         ("/s?a=b&amp;c=é", "iso-8859-1", "/s?a=b&c=%E9"),
         ("/s?a=%C3%A9", "iso-8859-1", "/s?a=%C3%A9"),
         ("?é", "iso-8859-1", "/?%E9"),

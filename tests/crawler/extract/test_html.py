@@ -428,10 +428,10 @@ class TestEncoding:
         assert links((meta + self.LINK).encode("gbk")) == self.EXPECTED
 
     @pytest.mark.parametrize(
-        "start", ["<meta charset=utf-16>", " " * (64 << 10) + "<meta charset=gbk>", "<p charset=gbk>"]
+        "start", ["<meta charset=utf-16>", " " * (1 << 20) + "<meta charset=gbk>", "<p charset=gbk>"]
     )
     def test_a_meta_that_cannot_be_right_is_passed_over(self, start: str) -> None:
-        """A `meta` that is readable is not in UTF-16; one after 64 KiB comes too late."""
+        """A `meta` that is readable is not in UTF-16; one after 1 MiB comes too late."""
         assert links(start + self.LINK) == self.EXPECTED
 
     def test_the_header_wins_over_meta(self) -> None:
