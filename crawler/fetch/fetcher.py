@@ -149,8 +149,8 @@ class Fetcher:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
         `conditional` requests the page only if it has changed (else 304). `via`, the linking page, is sent only if the options
-        allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT,
-        else a failure. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
+        allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT;
+        else it is a failure if the status is 2xx, whose body counts. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
         closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
         """
         settings = self._sites.of(url)

@@ -45,7 +45,8 @@ class FetchPage:
         validators = None if archive is None or is_unconditional else await archive.validators(url)
         response = await self._fetch(url, conditional=validators, via=visit.lease.via, keep_broken=True)
         visit.received(response)
-        if Cut.DISCONNECT in response.cuts and not visit.is_busy:  # a busy host has tries of its own
+        # A redirect is followed whatever its body, as by browsers; a busy host has tries of its own.
+        if Cut.DISCONNECT in response.cuts and not response.location and not visit.is_busy:
             size = response.body.size
             broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
             if not size or retry_after(broken, visit.lease.attempts) is not None:

@@ -15,7 +15,7 @@ from aiohttp import StreamReader
 from anabranch.crawler.fetch.options import FetchLimits
 from anabranch.crawler.fetch.response import Cut, PageHead, Response, Scratch, header_fields
 from anabranch.crawler.outcomes.errors import StorageError
-from anabranch.crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
+from anabranch.crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchError, FetchTimeout
 from tests.crawler.fetch.servers import LIMIT_S, MAX_BODY, Web, get_raw, raw, saying
 from tests.rows import each_row
 
@@ -238,6 +238,20 @@ async def test_what_came_of_a_body_that_breaks_off_is_kept_on_demand(site: Web, 
     """Too few bytes, or chunks without the last, in one packet or several: all that came is there, and marked."""
     response = await get_raw(site, *parts, keep_broken=True)
     assert (response.status, response.body.read(), response.cuts) == (200, b"half", (Cut.DISCONNECT,))
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 10", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Odd"])
+async def test_a_body_that_breaks_off_is_no_failure_of_an_answer_that_is_no_success(
+    site: Web, status: str, framing: str
+) -> None:
+    """Its status and its fields are whole: a robots.txt that is redirected, or is not there, says so in its head."""
+    answer = f"HTTP/1.1 {status}\r\nLocation: /next\r\n{framing}\r\n\r\nzz".encode()
+    response = await get_raw(site, answer)
+    assert (response.status, response.headers["Location"]) == (int(status[:3]), "/next")
+    assert response.cuts == (Cut.DISCONNECT,)
+    with pytest.raises(FetchError):
+        await get_raw(site, answer.replace(status.encode(), b"200 OK"))
 
 
 async def test_what_came_before_a_bad_chunk_is_kept_on_demand(site: Web, tmp_path: Path) -> None:

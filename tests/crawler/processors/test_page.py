@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import ExtractOptions, Link
@@ -206,6 +207,24 @@ async def test_a_body_that_breaks_off_is_tried_again_and_kept_after_the_last_try
     last = visit(attempts=2)
     assert await broken_off()(last) is Step.PROCEED
     assert (last.status, last.response.body.read(), visit_annotations(last)) == (200, b"half", ("3t", "midFetchTrunc"))
+
+
+@pytest.mark.parametrize(("location", "is_followed"), [("/next", True), ("", False), (None, False)])
+async def test_a_redirect_is_an_answer_whatever_its_body(location: str | None, is_followed: bool) -> None:
+    """Browsers follow it by its head. Without a `Location` it is a page like others."""
+    fields = {} if location is None else {"Location": location}
+    moved = response(302, b"")._replace(cuts=(Cut.DISCONNECT,), headers=CIMultiDictProxy(CIMultiDict(fields)))
+
+    async def get(url, **_):
+        return moved
+
+    one = visit()
+    if is_followed:
+        assert await FetchPage(get)(one) is Step.PROCEED
+        assert one.response is moved
+    else:
+        with pytest.raises(BodyBroken):
+            await FetchPage(get)(one)
 
 
 async def test_a_body_of_which_nothing_came_is_no_answer_at_any_try() -> None:
