@@ -60,8 +60,8 @@ _LATE = "data-src data-original data-lazy-src data-src-small data-src-medium dat
 _LATE_SETS = (
     "data-srcset data-original-set data-lazy-srcset data-full-srcset data-rocket-srcset data-flickity-lazyload-srcset "
     "data-ezsrcset data-cfsrcset data-gl-srcset data-wf-srcset data-cmplz-srcset data-wpfc-original-srcset data-frz-srcset "
-    "data-src-set data-srcset-webp data-lazy-srcset-webp data-opt-srcset data-pagespeed-lazy-srcset nitro-lazy-srcset "
-    "lazy-srcset data-bgset data-bg-set data-background-image-set data-background-set"
+    "data-splide-lazy-srcset data-src-set data-srcset-webp data-lazy-srcset-webp data-opt-srcset data-pagespeed-lazy-srcset "
+    "nitro-lazy-srcset lazy-srcset data-bgset data-bg-set data-background-image-set data-background-set"
 )
 #: Others. Scripts write more than URLs there (`true`, `dark`, 42, CSS, JSON), so only what looks like a URL is read.
 _LATE_IF_LIKELY = (
@@ -69,8 +69,10 @@ _LATE_IF_LIKELY = (
     "data-lazy data-lazyload data-lazy-load data-lazysrc data-lazyload-src data-lazy-load-src data-lazy-img data-lazy-image "
     "data-lazy-url data-original-src data-originalsrc data-original-url data-orig data-orig-src data-orig-file data-origin "
     "data-origin-src data-ori-src data-real-src data-realsrc data-actualsrc data-actual data-defer-src data-deferred "
-    "data-deferred-src data-delay-src data-delayed-url data-async-src data-load-src data-loadsrc data-late-src data-swap-src "
-    "data-rocket-src data-rocketsrc data-cfsrc data-ezsrc data-gl-src data-wf-src data-cmplz-src data-cookieblock-src "
+    "data-deferred-src data-delay-src data-delayed-url data-async-src data-load-src data-loadsrc data-late-src "
+    "data-fallback-src "
+    "data-splide-lazy data-swap-src data-rocket-src data-rocketsrc data-cfsrc data-ezsrc data-gl-src data-wf-src "
+    "data-cmplz-src data-cookieblock-src "
     "data-litespeed-src data-perfmatters-src data-nitro-lazy-src data-opt-src data-frz-src data-sp-src data-eio-rsrc "
     "data-wpfc-original-src data-pagespeed-lazy-src data-pagespeed-high-res-src pagespeed_lazy_src pagespeed_high_res_src "
     "data-flickity-lazyload data-flickity-lazyload-src data-layzr data-echo data-aload data-blazy data-ll-src data-sco-src "
@@ -87,10 +89,11 @@ _LATE_IF_LIKELY = (
     "data-thumbnail data-thumbnail-src data-zoom data-zoom-src data-zoom-image data-magnify-src data-mfp-src "
     # Images
     "data-img data-img-src data-img-url data-imgsrc data-imgurl data-image data-image-src data-image-url data-imageurl "
-    "data-pin-media data-featherlight data-cover data-photo data-picture data-placeholder data-interchange data-sources "
-    "data-responsive data-gif data-gifsrc "
+    "data-pin-media data-exthumbimage data-external-thumb-image data-featherlight data-cover data-photo data-picture "
+    "data-placeholder data-interchange data-sources data-responsive data-gif data-gifsrc "
     # Backgrounds
-    "data-bg data-bg-src data-bg-img data-bg-image data-bgimage data-bg-url data-bg-hidpi data-bg-multi data-bg-multi-hidpi "
+    "data-bg data-bg-src data-bg-img data-bg-image data-bgimage data-bg-url data-bg-lazy data-setbg data-set-bg "
+    "data-slide-bg data-bg-hidpi data-bg-multi data-bg-multi-hidpi "
     "data-bg-webp data-bg-mobile data-bg-desktop data-bkg data-back data-back-webp data-background data-background-image "
     "data-backgroundimage data-background-src data-background-url data-lazy-bg data-lazy-background "
     "data-lazy-background-image data-flickity-bg-lazyload data-layzr-bg data-echo-background data-loadimage-background "

@@ -33,7 +33,8 @@ CUT = "sitemapCut"
 _CHUNK_BYTES = 64 * 1024
 _SNIFFED_BYTES = 2048
 _URL_IN_LIST = re.compile(rb"(?<!\S)http\S*+", re.IGNORECASE)
-_URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
+#: The first URL of a list, behind lines that begin with a number sign.
+_URL_LINE = re.compile(rb"(?:\s++|#[^\r\n]*+)*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
 _PAGE = re.compile(rb"(?:\s|\xef\xbb\xbf)*+<(?:!doctype\s++html|html)[\s>]", re.IGNORECASE)
 #: How a feed or sitemap begins that is sent as HTML, behind comments, declarations and white space
 #: (https://mimesniff.spec.whatwg.org/#rules-for-distinguishing-if-a-resource-is-a-feed-or-html, which has no sitemaps).

@@ -4,7 +4,8 @@ They are kept in a cookies.txt, the format of Netscape that browsers' add-ons, c
 each cookie, of seven fields with tabs between them. That file holds logins, so only its owner may read it (mode 0600).
 
 A cookie is never sent outside its site: the registrable domain, or the host without one. One that reaches beyond it, or that
-cannot be sent back unchanged, is ignored.
+cannot be sent back unchanged, is ignored. Names and values are bytes, each as one character; a cookie may have no name, as in
+browsers (RFC 6265bis, section 5.6).
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ _ADVICE = (
     "a line of a cookies.txt has 7 fields with tabs between them: domain, subdomains, path, secure, expiry, name, value"
 )
 
+_SPACE = " \t"
+#: Characters that a field cannot have.
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 #: RFC 6265 section 5.1.1: what separates the tokens of a date.
 _DELIMITERS = re.compile(r"[\t\x20-/;-@\[-`{-~]+")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -117,14 +121,14 @@ class Cookies:
         return sum(map(len, self._sites.values()))
 
     def header(self, url: str, now_s: float) -> str:
-        """The Cookie field for a URL; empty if there is nothing to send. `now_s` is epoch seconds."""
+        """The Cookie field for a URL, one character a byte; empty if there is nothing to send. `now_s` is epoch seconds."""
         place = _place_of(url)
         if place is None or place.site not in self._sites:
             return ""
         self._sites.move_to_end(place.site)
         found = [(key, one) for key, one in self._sites[place.site].items() if one.fits(key, place, now_s)]
         found.sort(key=lambda item: -len(item[0].path))
-        return "; ".join(f"{key.name}={one.value}" for key, one in found)
+        return "; ".join(f"{key.name}={one.value}" if key.name else one.value for key, one in found)
 
     def learn(self, url: str, values: Iterable[str], now_s: float) -> None:
         """Store the cookies of the Set-Cookie fields of an answer from this URL."""
@@ -145,7 +149,7 @@ class Cookies:
         """The values of the cookies of this URL's site that are too long to be found anywhere by chance."""
         place = _place_of(url)
         found = () if place is None or place.site not in self._sites else self._sites[place.site].values()
-        return frozenset(one.value.encode() for one in found if len(one.value) >= _LEAST_SECRET_CHARS)
+        return frozenset(one.value.encode("latin-1") for one in found if len(one.value) >= _LEAST_SECRET_CHARS)
 
     def load(self, text: str, place: str, now_s: float, *, is_secret: bool) -> None:
         """Store the cookies of a cookies.txt; expired ones are left out. `is_secret`: the operator gave them.
@@ -167,7 +171,7 @@ class Cookies:
     def dump(self, now_s: float) -> str:
         """All cookies as a cookies.txt, those that are used least recently first.
 
-        One with a tab is left out: the format has no place for it.
+        One without a name, with a tab or with a character outside ASCII is left out: the format has no place for it.
         """
         lines = [
             "\t".join(
@@ -183,7 +187,7 @@ class Cookies:
             )
             for jar in self._sites.values()
             for key, cookie in jar.items()
-            if cookie.expires_s > now_s and "\t" not in key.path + key.name + cookie.value
+            if cookie.expires_s > now_s and key.name and is_sendable(key.path + key.name + cookie.value)
         ]
         return _HEAD + "".join(f"{line}\n" for line in lines)
 
@@ -299,13 +303,15 @@ def _place_of(url: str) -> _Place | None:
 
 def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | None:
     """Parse a Set-Cookie field (section 5.2 and 5.3); None if the cookie is ignored."""
-    if len(text) > 2 * MAX_COOKIE_BYTES or not is_sendable(text.replace("\t", " ")):
+    text = text.encode("utf-8", "surrogateescape").decode("latin-1")
+    if len(text) > 2 * MAX_COOKIE_BYTES or _CONTROLS.search(text):
         return None
     pair, *rest = text.split(";")
-    name, _, value = (part.strip() for part in pair.partition("="))
-    if not name or "=" not in pair or len(name) + len(value) > MAX_COOKIE_BYTES:
+    name, value = (part.strip(_SPACE) for part in (pair if "=" in pair else f"={pair}").split("=", 1))
+    if not 0 < len(name) + len(value) <= MAX_COOKIE_BYTES:
         return None
-    attributes = {key.strip().lower(): given.strip() for key, _, given in (part.partition("=") for part in rest)}
+    parts = (part.partition("=") for part in rest)
+    attributes = {key.strip(_SPACE).lower(): given.strip(_SPACE) for key, _, given in parts}
     domain = attributes.get("domain", "").removeprefix(".").lower()
     is_secure = "secure" in attributes
     if not _may_set(domain, place, is_secure=is_secure):

@@ -82,8 +82,8 @@ class HttpExchange:
     ) -> None:
         """Send the request once and read the answer, within the time limit. A body that began is kept where it is cut.
 
-        With `keep_broken` a body that broke off counts as cut, else the break of a 2xx is raised. A body is left unread, and its
-        connection is closed, if `wants_body` denies; what it raises passes.
+        With `keep_broken` a body that broke off counts as cut, else the break of a 2xx is raised. A body is left unread, and
+        its connection is closed, if `wants_body` denies; what it raises passes.
         Raises: aiohttp's errors, TimeoutError, HeadTooLong, ServiceAway, ProxyRefused, KeptConnectionClosed, HostTakenOver,
         BadHttp, StorageError.
         """
@@ -162,10 +162,13 @@ class HttpExchange:
                 raise
             self._cuts.append(Cut.TIME)
         if self._break is not None:
-            if not keep_broken and self._head is not None and 200 <= self._head.status < 300:
-                fault = connection.exception()
-                raise fault if isinstance(fault, HttpProcessingError) else self._break
-            self._cuts.append(Cut.DISCONNECT)
+            self._cut_by(self._break, connection.exception(), keep_broken=keep_broken)
+
+    def _cut_by(self, error: Exception, fault: BaseException | None, *, keep_broken: bool) -> None:
+        """Count a body that broke off as cut; raise the error, or the parser's fault, if the body counts."""
+        if not keep_broken and self._head is not None and 200 <= self._head.status < 300:
+            raise fault if isinstance(fault, HttpProcessingError) else error
+        self._cuts.append(Cut.DISCONNECT)
 
     def _accept(self, head: ResponseHead) -> None:
         """Raises: BadHttp, ProxyRefused."""

@@ -150,8 +150,9 @@ class Fetcher:
 
         `conditional` requests the page only if it has changed (else 304). `via`, the linking page, is sent only if the options
         allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT;
-        else it is a failure if the status is 2xx, whose body counts. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
-        closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
+        else it is a failure if the status is 2xx, whose body counts. Where `wants_body` denies, the body is left unread, a cut
+        by ABORT; what it raises passes. The caller closes the response's body. Raises: FetchError with its times; StorageError;
+        CancelledError.
         """
         settings = self._sites.of(url)
         limits = settings.limits if limits is None else settings.limits.and_also(limits)

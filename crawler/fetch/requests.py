@@ -174,7 +174,7 @@ def _encode(fields: Mapping[str, tuple[str, str]]) -> bytes:
     text = [f"{name}: {value}" for name, value in fields.values()]
     if any(map(_NOT_SENDABLE.search, text)):
         raise ValueError("a header has a character that cannot be sent")
-    return "".join(f"{line}\r\n" for line in text).encode()
+    return "".join(f"{line}\r\n" for line in text).encode("latin-1")  # all are ASCII but cookies, which are bytes
 
 
 class Origin(NamedTuple):

@@ -45,12 +45,7 @@ class FetchPage:
         validators = None if archive is None or is_unconditional else await archive.validators(url)
         response = await self._fetch(url, conditional=validators, via=visit.lease.via, keep_broken=True)
         visit.received(response)
-        # A redirect is followed whatever its body, as by browsers; a busy host has tries of its own.
-        if Cut.DISCONNECT in response.cuts and not response.location and not visit.is_busy:
-            size = response.body.size
-            broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
-            if not size or retry_after(broken, visit.lease.attempts) is not None:
-                raise broken
+        _check_body(visit, response)
         if archive is None or validators is None or response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
         # Not to be cancelled: the response may hold a file, which the visit closes.
@@ -62,6 +57,19 @@ class FetchPage:
             self._unconditional.popitem(last=False)
         visit.decide(ChainDecision.DEFERRED)
         return Step.STOP
+
+
+def _check_body(visit: Visit, response: Response) -> None:
+    """Raise BodyBroken for a body that broke off, while another try is worth it, or if nothing of it came.
+
+    A redirect is followed whatever its body, as by browsers; a busy host has tries of its own.
+    """
+    if Cut.DISCONNECT not in response.cuts or response.location or visit.is_busy:
+        return
+    size = response.body.size
+    broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
+    if not size or retry_after(broken, visit.lease.attempts) is not None:
+        raise broken
 
 
 async def _recall(visit: Visit, archive: ArchivedResponses) -> None:

@@ -181,6 +181,11 @@ def test_other_attributes_give_none(element: str) -> None:
         ("data-bg-multi=\"url('x'), linear-gradient(red)\"", ["x"]),
         ("data-lazy-background=x.webp?v=1", ["x.webp?v=1"]),
         ("data-bgset='x.jpg 1x [(max-width: 9px)] | y.jpg 2x'", ["x.jpg", "y.jpg"]),
+        ("data-setbg=x.jpg", ["x.jpg"]),
+        ("data-splide-lazy=x.jpg", ["x.jpg"]),
+        ("data-splide-lazy-srcset='x.jpg 1x, y.jpg 2x'", ["x.jpg", "y.jpg"]),
+        ("data-exthumbimage=x.jpg", ["x.jpg"]),
+        ("data-slide-bg=true", []),
         ("data-background-image-set='x.jpg 1x, y.jpg 2x'", ["x.jpg", "y.jpg"]),
         ("data-bg-set=\"image-set('x' 1x, url(y) 2x)\"", ["x", "y"]),
         # Several URLs in one value

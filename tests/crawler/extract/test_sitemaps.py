@@ -109,6 +109,9 @@ def test_white_space_and_marks_before_the_declaration_are_ignored(start, encodin
         ((" " * 100_000 + INDEX.decode()).encode("utf-16"), "", True),
         ("http://a.test/\n".encode("utf-16"), "M", True),
         ("http://a.test/\n".encode("utf-16"), "", False),
+        (b"# pages\r\n\n#\nhttp://a.test/\n", "M", True),
+        (b"# pages\nnothing of http://a.test/\n", "M", False),
+        (b"#\n" * 100_000 + b"http://a.test/\n", "M", False),
     ],
 )
 def test_a_sitemap_is_known_by_its_root_or_its_hops(body, hops, expected) -> None:

@@ -53,6 +53,10 @@ def jar(*fields: str, url: str = URL) -> Cookies:
         ("a=; Path=/", "http://www.a.test/", "a="),
         ('a="b c"; Path=/', "http://www.a.test/", 'a="b c"'),
         ("a=b\tc; Path=/", "http://www.a.test/", "a=b\tc"),
+        ("a=à; Path=/", "http://www.a.test/", "a=\xc3\xa0"),
+        ("a=\udce9\udca0; Path=/", "http://www.a.test/", "a=\xe9\xa0"),
+        ("b; Path=/", "http://www.a.test/", "b"),
+        ("=b; Path=/", "http://www.a.test/", "b"),
     ],
 )
 def test_a_cookie_goes_where_it_belongs(field: str, url: str, sent: str) -> None:
@@ -68,17 +72,17 @@ def test_a_cookie_goes_where_it_belongs(field: str, url: str, sent: str) -> None
         "a=b; Domain=x.www.a.test",
         "a=b; Domain=w.a.test",
         "a=b; Secure",
-        "a",
-        "=b",
         "",
-        "a=\u4e2d",
-        "a=\udcff",
+        "=",
+        " ; Path=/",
         "a=b\x01",
+        "a=b\x7f",
         "a=" + "b" * MAX_COOKIE_BYTES,
+        "a=" + "\u4e2d" * (MAX_COOKIE_BYTES // 3 + 1),
     ],
 )
 def test_a_void_cookie_is_not_kept(field: str) -> None:
-    """It is of another site or a public suffix, secure without TLS, nameless, or cannot be sent back as it came."""
+    """It is of another site or a public suffix, secure without TLS, empty, too long, or cannot be sent in a field."""
     assert len(jar(field)) == 0
 
 

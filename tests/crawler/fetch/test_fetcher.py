@@ -333,6 +333,17 @@ async def test_cookies_are_sent_back_if_the_order_says_so(site: Web) -> None:
     assert (fetcher.cookies_for(url), site.fetcher().cookies_for(url)) == ("a=b", None)
 
 
+async def test_a_cookie_is_sent_back_as_the_bytes_that_came(site: Web) -> None:
+    """Whatever their encoding: browsers do so."""
+    port = await site.listen(
+        saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\nSet-Cookie: a=caf\xe9\xc3\xa0\r\nContent-Length: 0\r\n\r\n")
+    )
+    fetcher = site.fetcher(cookies=True)
+    for _ in range(2):
+        response = await fetcher.get(f"http://127.0.0.1:{port}/")
+    assert b"\r\nCookie: a=caf\xe9\xc3\xa0\r\n" in response.request
+
+
 async def test_a_site_may_have_headers_credentials_and_limits_of_its_own(
     site: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
