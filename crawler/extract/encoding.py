@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
@@ -202,13 +202,13 @@ def _added_to_jis() -> Mapping[bytes, str]:
             trail = cell + 0x9E if row % 2 == 0 else cell + 0x3F + (cell > 63)
             lead = (row + 1) // 2 + (0x80 if row < 63 else 0xC0)
             char = bytes((lead, trail)).decode("cp932", "replace")
-            if char != "\ufffd":
+            if len(char) == 1 and char != "\ufffd":
                 found[bytes((0xA0 + row, 0xA0 + cell))] = char
     return found
 
 
-def _decodes_the_rest(known: Mapping[bytes, str]) -> Callable[[UnicodeError], tuple[str, int]]:
-    """Make the handler of what a codec of two bytes cannot decode: by `known`, else U+FFFD, also for two bytes above 127."""
+def _decodes_the_rest(known: Mapping[bytes, str], leads: Collection[int]) -> Callable[[UnicodeError], tuple[str, int]]:
+    """Make the handler of what a codec of two bytes cannot decode: by `known`, else U+FFFD for one or both."""
 
     def handled(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeDecodeError):
@@ -217,14 +217,15 @@ def _decodes_the_rest(known: Mapping[bytes, str]) -> Callable[[UnicodeError], tu
         for part in (found, found[:1]):
             if (char := known.get(part)) is not None:
                 return char, error.start + len(part)
-        return "\ufffd", error.start + (2 if 0x80 < found[0] < 0xFF and found[1:] > b"\x7f" else 1)
+        return "\ufffd", error.start + (2 if found[0] in leads and found[1:] > b"\x7f" else 1)
 
     return handled
 
 
 for _encoding in _LEADS:
     _known = _added_to_jis() if _encoding == "euc-jp" else _UNDECODED_PAIRS.get(_encoding, {})
-    codecs.register_error(f"anabranch.{_encoding}", _decodes_the_rest(_known))
+    _firsts = (0x8E, 0x8F, *range(0xA1, 0xFF)) if _encoding == "euc-jp" else range(0x81, 0xFF)
+    codecs.register_error(f"anabranch.{_encoding}", _decodes_the_rest(_known, frozenset(_firsts)))
 
 
 def query_in(encoding: str) -> Callable[[str], str] | None:

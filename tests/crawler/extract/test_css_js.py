@@ -315,3 +315,12 @@ def test_a_long_piece_of_script_is_read_once(piece) -> None:
 def test_no_script_raises(text) -> None:
     """And nothing empty is a URL."""
     assert all(script_urls(text))
+
+
+def test_escapes_are_undone_three_times() -> None:
+    """Each time costs a pass over the text; no program escapes more often."""
+    once = r"\x2fa.html"
+    twice, thrice = (once.replace("\\", "\\" * number) for number in (2, 4))
+    for escaped in (once, twice, thrice):
+        assert [url for url, _, _ in speculative_links(f'"{escaped}"')] == ["/a.html"]
+    assert "/a.html" not in [url for url, _, _ in speculative_links('"' + once.replace("\\", "\\" * 8) + '"')]

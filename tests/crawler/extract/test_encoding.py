@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import operator
+import shutil
 from codecs import lookup
 
 import pytest
@@ -22,6 +24,7 @@ from anabranch.crawler.extract.encoding import (
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
+from tests.acceptance.browser import chromium
 from tests.rows import each_row
 
 HTML = "text/html"
@@ -124,6 +127,7 @@ RUSSIAN = "<p>Привет, мир! Это обычная страница на 
         (b"<p>caf\xc3\xa9", HTML, "utf-8"),
         ("<p>déjà vu, où ça \xff".encode() + b"\xff", HTML, "utf-8"),
         (b"<p>plain", HTML, "utf-8"),
+        ("é".encode() * (32 << 10) + b"\xff" * (1 << 20), HTML, "utf-8"),
     ],
 )
 def test_the_first_declaration_counts(body: bytes, content_type: str, encoding: str) -> None:
@@ -222,7 +226,7 @@ def test_a_page_that_declares_nothing_gives_no_url_with_a_character_that_it_lack
     ("encoding", "data", "text"),
     [
         ("euc-jp", b"\xad\xa1\xad\xea\xf9\xd3 \xa1\xc1\xa1\xdd\xa1\xf1", "①㈱叝 ～－￠"),  # noqa: RUF001 - wide
-        ("euc-jp", b"\x8e\xb1\x8f\xb0\xa1 \xad\xfe\xff", "ｱ丂 \ufffd\ufffd\ufffd"),
+        ("euc-jp", b"\x8e\xb1\x8f\xb0\xa1 \xad\xfe\xff", "ｱ丂 \ufffd\ufffd"),
         ("iso-2022-jp", b"\x1b$B-!!A\x1b(B~\x1b(I1\x1b(J~\x1b$@F|\n~", "①～~ｱ~日\n~"),  # noqa: RUF001 - wide
         ("big5", b"\xa1E\xa3\xe1\xa3\xc0\xa4\xa4", "‧€␀中"),
         ("big5", b"\x80\x81\xff\x81<", "\ufffd\ufffd\ufffd<"),
@@ -237,7 +241,42 @@ def test_characters_that_pythons_codecs_lack_are_those_of_the_standard(encoding:
     assert decode(data, encoding) == text
 
 
-@each_row("encoding", ["shift_jis", "euc-jp", "gbk", "big5", "euc-kr", "iso-2022-jp"])
+#: Of all pairs of bytes the characters, and of all characters of the first plane what a link's query becomes.
+_ASK_CHROMIUM = """encoding => {
+    const decoder = new TextDecoder(encoding), pairs = [], queries = [];
+    for (let lead = 0x80; lead < 0x100; lead++)
+        for (let trail = 0x40; trail < 0x100; trail++) pairs.push(decoder.decode(new Uint8Array([lead, trail])));
+    const link = document.createElement("a");
+    for (let number = 0x80; number < 0xd800; number++) {
+        link.href = "http://a.test/?" + String.fromCharCode(number);
+        queries.push(link.search.slice(1));
+    }
+    return [pairs, queries];
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium")
+async def test_pairs_of_bytes_and_queries_are_those_of_chromium() -> None:
+    """All of them, but for characters of Hong Kong that Python's Big5 lacks, and the first of EUC-JP, which Chromium lacks."""
+    async with chromium() as browser:
+        page = await browser.new_page()
+        for encoding in ("shift_jis", "euc-jp", "gbk", "gb18030", "big5", "euc-kr", "koi8-u", "windows-1255"):
+            url = f"data:text/html;charset={encoding},<p>"
+            await page.goto(url)
+            pairs, queries = await page.evaluate(_ASK_CHROMIUM, encoding)
+            ours = [
+                decode(bytes((lead, trail)), encoding) for lead in range(0x80, 0x100) for trail in range(0x40, 0x100)
+            ]
+            encode = query_in(encoding)
+            assert encode is not None
+            sent = [encode(f"?{chr(number)}")[1:] for number in range(0x80, 0xD800)]
+            most = {"big5": 200, "euc-jp": 1}.get(encoding, 0)
+            assert sum(map(operator.ne, ours, pairs)) <= most, encoding
+            assert sum(map(operator.ne, sent, queries)) <= most, encoding
+
+
+@each_row("encoding", ["shift_jis", "euc-jp", "iso-2022-jp"])
 def test_bad_bytes_by_the_million_are_decoded_by_the_library(encoding: str) -> None:
     """Each costs more than a good one. So one of NEC's characters is known up to 1 MiB."""
     good = {"euc-jp": b"\xad\xa1", "iso-2022-jp": b"\x1b$B-!\x1b(B"}.get(encoding, b"")

@@ -375,3 +375,11 @@ def test_the_links_of_the_header_come_first() -> None:
     """Each URL once."""
     header, body = [Link("http://a.test/1", "R")], [Link("http://a.test/1", "L"), Link("http://a.test/2", "L")]
     assert merged(header, body) == [header[0], body[1]]
+
+
+def test_references_that_lead_to_few_urls_are_resolved_up_to_a_length() -> None:
+    """Each of these makes a URL of 8,000 characters again, in 20 µs; the rest is only counted."""
+    base = f"http://a.test/{'d' * 8000}/"
+    references = [(f"#{number}", "L", "a/@href") for number in range(1000)]
+    links, dropped = gathered(references, base, 10, LinkResolver())
+    assert ([link.url for link in links], dropped) == ([base], 1000 - 256)
