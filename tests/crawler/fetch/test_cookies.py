@@ -254,6 +254,21 @@ def test_a_cookies_txt_is_read_and_written_back() -> None:
     assert again.dump(NOW_S) == kept
 
 
+@each_row("field", ["b; Path=/", "=b; Path=/", "a=b\tc; Path=/", "a=caf\udce9; Path=/", "é=b; Path=/", "a=b; Path=/é"])
+def test_what_a_cookies_txt_cannot_hold_is_left_out_of_it(field: str) -> None:
+    """The file can be read again: a site that is asked without its cookie sets a new one."""
+    one = jar(field, "c=d; Path=/")
+    assert len(one) == 2
+    again = Cookies()
+    again.load(one.dump(NOW_S), "cookies.txt", NOW_S, is_secret=False)
+    assert again.header("http://www.a.test/", NOW_S) == "c=d"
+
+
+def test_a_login_of_bytes_is_known_as_these_bytes() -> None:
+    """So that archives can leave it out."""
+    assert jar("a=caf\udce9\udce9\udce9; Path=/").values("http://www.a.test/") == {b"caf\xe9\xe9\xe9"}
+
+
 def test_sites_of_the_operators_cookies_are_secret() -> None:
     """Those that sites set by themselves are nobody's login."""
     one = jar("a=b")
