@@ -26,6 +26,7 @@ from urllib.parse import unquote_to_bytes
 
 from anabranch.crawler.archive.compression import BrokenMember, MemberReader
 from anabranch.crawler.archive.records import NOT_MODIFIED
+from anabranch.crawler.fetch.addresses import MIME
 from anabranch.dedup.files.durable import UNFINISHED, errors_named, sync_file, sync_folder
 
 #: How much of a record is searched for its fields and those of the response in it.
@@ -33,7 +34,7 @@ HEAD_BYTES = 1 << 17
 
 _RESPONSES = frozenset({"response", "revisit"})
 #: Types of the last record of a group: of the first in a file, and of each visit.
-LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
+_LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
 _END = b"\r\n\r\n"
 
 
@@ -79,16 +80,25 @@ def whole_members(members: MemberReader, start: int = 0) -> Iterator[Member]:
         offset = members.end
 
 
-def kind_of(member: Member) -> str:
+def _kind_of(member: Member) -> str:
     """The type of a record, as `response`; empty if it is not a WARC record."""
     return _field(_KIND, member.head.partition(_END)[0])
 
 
+def ends_group(member: Member) -> bool:
+    """Whether this is the last record of what was written together: warcinfo, a visit, or a name that was looked up."""
+    return _kind_of(member) in _LAST_OF_GROUP or _is_name(member.head.partition(_END)[0])
+
+
+def _is_name(fields: bytes) -> bool:
+    return _field(_TYPE, fields) == MIME
+
+
 def index_line(member: Member, filename: str) -> IndexLine | None:
-    """The index line of a response or revisit; None for other bytes. Needs the head up to the body. Cost: 5 µs and linear."""
+    """The index line of a response or revisit; None for other records. Needs the head up to the body. Cost: 5 µs and linear."""
     fields, _, block = member.head.partition(_END)
     kind = _field(_KIND, fields)
-    if kind not in _RESPONSES:
+    if kind not in _RESPONSES or _is_name(fields):
         return None
     status = HTTPStatus.NOT_MODIFIED if _field(_PROFILE, fields) == NOT_MODIFIED else 0
     with suppress(ValueError, IndexError):

@@ -26,10 +26,9 @@ import structlog
 
 from anabranch.crawler.archive.cdxj import (
     HEAD_BYTES,
-    LAST_OF_GROUP,
     Member,
+    ends_group,
     index_line,
-    kind_of,
     place_of,
     whole_members,
     write_sorted,
@@ -46,10 +45,12 @@ from anabranch.crawler.archive.compression import (
 from anabranch.crawler.archive.records import (
     END_OF_RECORD,
     Exchange,
+    NameRecord,
     Record,
     RecordIds,
     RecordLocation,
     exchange_records,
+    name_record,
     warcinfo_record,
 )
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
@@ -137,6 +138,8 @@ class WarcFiles(JournalSink):
             del self._full[0]
         placed = []
         for entry in entries:
+            if entry.name is not None:
+                self._writable().add_name(entry.name)
             if entry.exchange is not None:
                 place = self._writable().add(entry.exchange)
                 line = None if entry.crawl_log is None else self._note(entry.crawl_log, place)
@@ -277,6 +280,10 @@ class OpenWarc:
         self._ready_lines += line.to_bytes()
         return RecordLocation(self.filename, member.offset)
 
+    def add_name(self, name: NameRecord) -> None:
+        """Add the record of a name that was looked up. It has no line in the index: nobody replays it."""
+        self._add(name_record(name, self._info_id, self._ids))
+
     def sync(self) -> None:
         """Make the records durable. The index is not synced: opening completes it from the records."""
         self._write()
@@ -405,7 +412,7 @@ def _repair(left: Path) -> bool:
         for member in whole_members(members, known.last):
             line = index_line(member, filename)
             of_visit += b"" if line is None else line.to_bytes()
-            if kind_of(member) in LAST_OF_GROUP:
+            if ends_group(member):
                 write_all(lines, of_visit, os.lseek(lines, 0, os.SEEK_END))
                 end, of_visit = member.end, b""
         file.truncate(end)

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from anabranch.crawler.fetch.addresses import MIME
 from anabranch.crawler.fetch.response import Body, Response
 
 SAME_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
@@ -162,6 +163,26 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str], ids:
     )
     block = _warc_fields((name, text) for name, text in facts.items() if text)
     return Record("warcinfo", ids.new(), _warc_fields(fields), block)
+
+
+class NameRecord(NamedTuple):
+    """A name that was looked up, to be archived."""
+
+    url: str  #: `dns:host` (RFC 4501)
+    time_s: float  #: epoch seconds, when it was asked for
+    data: bytes  #: the time and the resource records, as Heritrix writes them
+
+
+def name_record(name: NameRecord, warcinfo_id: str, ids: RecordIds) -> Record:
+    """The record of a name that was looked up: a response of type text/dns, as Heritrix has it (DnsResponseRecordBuilder)."""
+    fields = (
+        ("WARC-Date", warc_date(name.time_s)),
+        ("WARC-Target-URI", _url(name.url)),
+        ("WARC-Warcinfo-ID", warcinfo_id),
+        ("WARC-Payload-Digest", digest_text(hashlib.sha1(name.data, usedforsecurity=False).digest())),
+        ("Content-Type", MIME),
+    )
+    return Record("response", ids.new(), _warc_fields(fields), name.data)
 
 
 class RecordIds:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from anabranch.crawler.archive.records import Exchange, RecordLocation
+from anabranch.crawler.archive.records import Exchange, NameRecord, RecordLocation
 from anabranch.dedup.files.durable import FileMark
 
 
@@ -18,6 +18,7 @@ class JournalEntry(NamedTuple):
     links: bytes | None = None
     errors: bytes | None = None
     exchange: Exchange | None = None
+    name: NameRecord | None = None  #: a name that was looked up
     place: RecordLocation | None = None  #: of the exchange's record; the WARC files fill it in for the sinks after them
 
     @property

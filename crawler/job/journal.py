@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.sink import GroupRecord, JournalEntry, JournalSink
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import PAYLOADS
-from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.order import CrawlOrder, changed_keys
 from anabranch.crawler.order.sections import VERSION, WriteSection
 from anabranch.crawler.outcomes.errors import ROOM_MAY_COME, JournalFailed, exhausted, journal_error, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile, FileMark, cut_back
@@ -504,4 +505,5 @@ def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, 
         "robots": order.robots.robots,
         "redacted": _REDACTED[section.redact],
         "http-header-user-agent": order.agent.sent_user_agent,
+        "order": json.dumps(changed_keys(order), ensure_ascii=True),
     }

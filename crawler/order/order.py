@@ -90,6 +90,28 @@ class CrawlOrder(BaseSettings):
         return (init_settings,)
 
 
+#: Keys whose values others must not see, or that say where files are on this machine.
+_PRIVATE = frozenset(
+    {"job.seeds", "job.seed_files", "job.modules", "frontier.store", "dedup.leaves", "logs.file", "write.upload"}
+)
+
+
+def changed_keys(order: CrawlOrder) -> dict[str, object]:
+    """The keys that differ from their defaults, as others may see them: `section.key` -> value; of headers the names alone.
+
+    Entries of [[site]] are left out. So are the seeds, and what tells of this machine.
+    """
+    found: dict[str, object] = {}
+    usual = CrawlOrder().model_dump(mode="json", by_alias=True)
+    for section, keys in order.model_dump(mode="json", by_alias=True).items():
+        for key, value in keys.items() if isinstance(keys, dict) else ():
+            name = f"{section}.{key}"
+            is_private = name in _PRIVATE or name.endswith(("_env", "_file", "proxy"))
+            if value != usual[section].get(key) and not is_private:
+                found[name] = sorted(value) if key == "headers" else value
+    return found
+
+
 def dump_order(order: CrawlOrder) -> str:
     """The order as TOML with all keys and full paths; `load_order` reads the same order from it."""
     return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))

@@ -27,6 +27,7 @@ from anabranch.crawler.archive.records import (
     NOT_MODIFIED,
     SAME_PAYLOAD,
     Exchange,
+    NameRecord,
     Outlink,
     Revisit,
     digest_text,
@@ -179,10 +180,12 @@ class Recorder:
         await self._journal.write(JournalEntry(crawl_log=line, exchange=exchange))
 
     async def lookup(self, visit: Visit, made: Lookup) -> None:
-        """Record a name that was looked up for a page (hop P)."""
+        """Record a name that was looked up for a page (hop P), in the archive, too, if it was found."""
         mime, body = (MIME, Body.of(made.body)) if made.records else ("", None)
         line = self._prerequisite(visit, made.url, made, mime, body)
-        await self._journal.write(JournalEntry(crawl_log=line))
+        is_archived = self._exchanges is not None and bool(made.records)
+        name = NameRecord(made.url, made.start_s, made.body) if is_archived else None
+        await self._journal.write(JournalEntry(crawl_log=line, name=name))
 
     def _prerequisite(self, visit: Visit, url: str, found: Response | Lookup, mime: str, body: Body | None) -> bytes:
         """The line of crawl.log for a prerequisite of a page (hop P)."""

@@ -34,14 +34,20 @@ def archived(job: Path) -> Archived:
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         name for path in files for name in (path.name, index_of(path).name)
     ), "each file is finished, and has an index"
-    answers = []
+    answers, named = [], set[str]()
     for path in files:
         records = read_by_warcio(path)
         assert [(read.kind, read.url) for read in records] == read_by_fastwarc(path)
-        answers += checked(records)
-        check_index(path, [read.url for read in records if read.kind in ANSWERS])
-    check_against_log(job, {read.url for read in answers})
+        named |= {read.url for read in records if is_name(read)}
+        answers += checked([read for read in records if not is_name(read)])
+        check_index(path, [read.url for read in records if read.kind in ANSWERS and not is_name(read)])
+    check_against_log(job, {read.url for read in answers} | named)
     return Archived(files, answers)
+
+
+def is_name(read: Read) -> bool:
+    """Whether this is the record of a name that was looked up."""
+    return read.fields.get("Content-Type") == "text/dns"
 
 
 def checked(records: list[Read]) -> list[Read]:
@@ -82,10 +88,10 @@ def check_index(path: Path, urls: list[str]) -> None:
 
 
 def check_against_log(job: Path, urls: set[str]) -> None:
-    """Every answer of crawl.log is in a file: pages, robots.txt, failures; names that were looked up are not.
+    """Every answer of crawl.log is in a file: pages, robots.txt, failures, names that were found.
 
-    Nor is what the operator's own processor stopped.
+    What the operator's own processor stopped is not.
     """
     lines = [line.split() for line in (job / "logs" / "crawl.log").read_text().splitlines() if " stopped=" not in line]
-    missing = {line[3] for line in lines if int(line[1]) > 0 and not line[3].startswith("dns:")} - urls
+    missing = {line[3] for line in lines if int(line[1]) > 0} - urls
     assert not missing, f"answers without a record: {sorted(missing)}"

@@ -17,6 +17,7 @@ from anabranch.crawler.archive.records import (
     NOT_MODIFIED,
     SAME_PAYLOAD,
     Exchange,
+    NameRecord,
     Original,
     Revisit,
     digest_text,
@@ -260,3 +261,19 @@ def test_answers_of_sites_without_a_login_stand_as_received(tmp_path: Path) -> N
     made = exchange(raw_headers=((b"Set-Cookie", b"sid=0123456789"),))
     assert without_secrets(made) is made
     assert records_of(tmp_path, made)["response"].http["Set-Cookie"] == "sid=0123456789"
+
+
+def test_a_name_that_was_looked_up_has_a_record_as_in_heritrix(tmp_path: Path) -> None:
+    """A response of type text/dns. Readers take it; the index of pages does not have it."""
+    files = WarcFiles(tmp_path, OPTIONS, lambda: START_S)
+    data = b"20260102030405\na.test.\t300\tIN\tA\t192.0.2.7\n"
+    files.append([JournalEntry(name=NameRecord("dns:a.test", START_S, data)), JournalEntry(exchange=exchange())])
+    files.keep()
+    files.close()
+    (path,) = warcs(tmp_path)
+    read_by_fastwarc(path)
+    name = next(read for read in read_by_warcio(path) if read.url == "dns:a.test")
+    assert (name.kind, name.payload, name.fields["Content-Type"]) == ("response", data, "text/dns")
+    indexed = path.with_name(path.name.removesuffix(".warc.gz") + ".cdxj").read_text()
+    assert "dns:" not in indexed
+    assert "http://a.test/" in indexed

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from anabranch.crawler.job.choosing import with_sources
 from anabranch.crawler.order.loading import load_order
-from anabranch.crawler.order.order import ENTRIES, FLAGS, KEYS, CrawlOrder, dump_order, keys_of
+from anabranch.crawler.order.order import ENTRIES, FLAGS, KEYS, CrawlOrder, changed_keys, dump_order, keys_of
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, OrderError
 
@@ -504,3 +504,25 @@ def test_importing_the_order_imports_no_heavy_library() -> None:
     script = f"import sys, anabranch.crawler.order.order; print({heavy} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def test_changed_keys_are_those_that_others_may_see(file: Path) -> None:
+    """What is as by default is left out; so are seeds, places of this machine, proxies, and the values of headers."""
+    file.write_text(
+        """
+        [job]
+        seeds = ["http://me:hunter22@a.test/"]
+        [scope]
+        max_hops = 3
+        [fetch]
+        headers = { "X-Key" = "hunter22" }
+        proxy = "http://me@p:1"
+        proxy_password_env = "SECRET"
+        cookie_file = "cookies.txt"
+        [[site]]
+        surt = "a.test"
+        headers = { "X-Key" = "hunter22" }
+        """
+    )
+    assert changed_keys(load_order(file, {})) == {"scope.max_hops": 3, "fetch.headers": ["X-Key"]}
+    assert changed_keys(CrawlOrder()) == {}
