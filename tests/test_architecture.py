@@ -41,7 +41,7 @@ CLONE = Path(__file__).resolve().parent.parent
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
 MOST_FILES = 369
 #: The console is a process of its own, with a bound of its own.
-MOST_CONSOLE_FILES = 33
+MOST_CONSOLE_FILES = 34
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60
@@ -173,6 +173,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "dedup/similarity/url_db.py",
         "crawler/archive/databases.py",
     ),
+    "socketio": ("crawler/console/pages/windows.py",),  # what the sockets of NiceGUI are made of
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/order/*",),
     "starlette": ("crawler/console/*",),  # what FastAPI is made of

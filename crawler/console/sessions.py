@@ -28,6 +28,8 @@ COOKIE = "anabranch_session"
 HOLDER = "anabranch.holder"
 #: Where it puts a function that gives the holder of the session at any later time.
 HOLDER_NOW = "anabranch.holder_now"
+#: Where it puts the id of the session.
+SESSION = "anabranch.session"
 #: A session that is not used for this long is over.
 _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
@@ -137,7 +139,8 @@ class SessionGuard:
         elif scope["type"] == "http" and path in {"/login", "/logout"}:
             await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS, _MOST_S_OF_STRANGERS)
         elif (holder := self._sessions.holder(self._name(scope))) is not None:
-            scope[HOLDER], scope[HOLDER_NOW] = holder, partial(self._sessions.holder, self._name(scope))
+            name = self._name(scope)
+            scope[SESSION], scope[HOLDER], scope[HOLDER_NOW] = name, holder, partial(self._sessions.holder, name)
             if scope["type"] == "http":
                 await bounded(self._app, scope, receive, send, _MOST_BYTES)
             else:

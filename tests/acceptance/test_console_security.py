@@ -1,11 +1,15 @@
 """A console as an attacker meets it: the real server, with requests that no browser of its users sends."""
 
+import html
 import http.client
+import json
+import re
 import socket
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 
 import httpx
 import pytest
+import socketio
 
 from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
@@ -151,6 +155,45 @@ def test_a_socket_needs_a_session_and_our_origin(served, user, origin, has_cooki
         assert status == (401 if transport == "polling" and origin in {None, "own"} else 403)
 
 
+OF_JOB = ["", "/queues", "/hosts", "/workers", "/filter", "/url", "/logs", "/reports", "/order"]
+
+
+@pytest.fixture
+def reader(served):
+    """A client that is logged in as a reader."""
+    with httpx.Client(base_url=served.base, timeout=HANG_S) as client:
+        assert client.post("/login", data={"name": "ada", "password": PASSWORD}).status_code == 303
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/", "/lab", *(f"/jobs/x{path}" for path in OF_JOB)])
+async def test_a_window_answers_only_the_session_that_opened_it(served, user, reader, path):
+    """A reader who knows the id of an operator's window gets no handshake, and each of its messages is dropped."""
+    window, listeners = window_of(user, path)
+    own, _ = window_of(reader, path)
+    async with socket_of(served, user, window) as operators, socket_of(served, reader, own) as readers:
+        assert await operators.call("handshake", handshake(window))
+        assert not await readers.call("handshake", handshake(window))
+        assert await readers.call("handshake", handshake(own))
+        assert listeners
+        for element, listener in listeners:
+            event = {"client_id": window, "id": element, "listener_id": listener, "args": [None]}
+            assert await readers.call("event", event) is False
+        for message in ("javascript_response", "ack", "log"):
+            assert await readers.call(message, {"client_id": window}) is False
+        assert await readers.call("event", {"client_id": [window]}) is False
+    with pytest.raises(socketio.exceptions.ConnectionError):
+        async with socket_of(served, reader, window, "&implicit_handshake=true&document_id=d&tab_id=t"):
+            pass
+
+
+def test_a_file_is_uploaded_only_to_a_window_of_the_session(user, reader):
+    """A reader cannot add seeds to the form that an operator fills in."""
+    window, _ = window_of(user, "/")
+    upload = f"/_nicegui/client/{window}/upload/1"
+    assert (reader.post(upload).status_code, user.post(upload).status_code) == (403, 404)
+
+
 def test_a_name_that_leads_here_is_refused(served, user):
     """DNS rebinding: the browser has the attacker's name, with cookies or without."""
     for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", ""):
@@ -262,6 +305,38 @@ async def test_behind_a_reverse_proxy_the_console_is_below_its_path(tmp_path, br
             await window.wait_for_url(f"{at}/login")
             assert [one for one in troubles if "404" not in one] == []  # the lab's page
             await window.close()
+
+
+def window_of(client, path):
+    """The id of the window that a page makes, and the elements that it listens to, each with its listener."""
+    text = client.get(path).text
+    elements = re.search(r"parseElements\(String\.raw`(.*?)`\)", text, re.DOTALL)[1]
+    found = json.loads(html.unescape(elements))
+    listeners = [(int(name), event["listener_id"]) for name, one in found.items() for event in one.get("events", ())]
+    return re.search(r"'client_id': '([^']+)'", text)[1], listeners
+
+
+def handshake(window):
+    """The first message of a window."""
+    return {"client_id": window, "document_id": "d", "tab_id": "t", "old_tab_id": None, "next_message_id": 0}
+
+
+@asynccontextmanager
+async def socket_of(served, client, window, query=""):
+    """A socket with the cookie of this client, which names the window."""
+    made = socketio.AsyncClient(reconnection=False)
+    cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    await made.connect(
+        f"{served.base}/?client_id={window}{query}",
+        headers={"Origin": served.base, "Cookie": cookie},
+        socketio_path="/_nicegui_ws/socket.io",
+        transports=["websocket"],
+        wait_timeout=HANG_S,
+    )
+    try:
+        yield made
+    finally:
+        await made.disconnect()
 
 
 def asked(port, path, headers, method="GET"):

@@ -18,6 +18,7 @@ from anabranch.crawler.console.pages.order import add_order_page
 from anabranch.crawler.console.pages.queues import add_queues_page
 from anabranch.crawler.console.pages.reports import add_reports_page
 from anabranch.crawler.console.pages.url import add_url_page
+from anabranch.crawler.console.pages.windows import guard_windows
 from anabranch.crawler.console.pages.workers import add_workers_page
 from anabranch.crawler.console.queues import QueueTables
 
@@ -45,4 +46,5 @@ def console_app(console: Console, tables: QueueTables) -> FastAPI:
     for add_grid in (add_queues_page, add_hosts_page):
         add_grid(console, tables, app)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
+    guard_windows(app)
     return app
