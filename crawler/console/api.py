@@ -28,8 +28,8 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import Receive, Scope, Send
 
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
-from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
+from anabranch.crawler.console.audit import AuditLog, order_note, seeds_note
+from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob, NotStarted
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue
 from anabranch.crawler.order.order import dump_order
@@ -77,12 +77,23 @@ class Console:
         try:
             result = do()
         except BaseException as error:
-            self.audit.note(who, action, job, arguments, str(error) or repr(error))
+            ordered = self._ordered(action, job) if isinstance(error, NotStarted) else {}
+            self.audit.note(who, action, job, {**arguments, **ordered}, str(error) or repr(error))
             raise
         finally:
             self.watch.forget(job)
-        self.audit.note(who, action, job, arguments)
+        self.audit.note(who, action, job, {**arguments, **self._ordered(action, job)})
         return result
+
+    def _ordered(self, action: str, job: str) -> dict[str, object]:
+        """The order of a job that was created or changed, and the seeds of a new one, for the audit log."""
+        if action not in {"create", "set"}:
+            return {}
+        try:
+            order = order_note(self.jobs.job(job).order())
+            return {"order": order, **({"seeds": self.jobs.seed_count(job)} if action == "create" else {})}
+        except (CrawlerError, FrontierError):  # it was removed meanwhile, or its database is away
+            return {}
 
 
 class _Json(JSONResponse):
@@ -325,7 +336,8 @@ def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
     do = partial(here.jobs.add, name, asked.seeds, force=asked.force)
-    return _changed(here, who, "add", name, asked.model_dump(exclude_defaults=True), do)
+    note = {**seeds_note(asked.seeds), **asked.model_dump(exclude_defaults=True, exclude={"seeds"})}
+    return _changed(here, who, "add", name, note, do)
 
 
 @router.post("/jobs/{name}/retry", summary="Queue failures again", **_answers("Retried"))

@@ -115,6 +115,10 @@ ALLOWED: Mapping[str, str] = {
 _WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")
 
 
+class NotStarted(CrawlerError):
+    """A job was created, and its crawl could not be started."""
+
+
 class NoSuchJob(UsageError):
     """There is no job of this name."""
 
@@ -264,8 +268,18 @@ class ConsoleJobs:
             try:
                 self.start(name)
             except CrawlerError as error:
-                raise CrawlerError(f"the job was created, but not started: {error}") from error
+                raise NotStarted(f"the job was created, but not started: {error}") from error
         return _warnings(examined, found)
+
+    def seed_count(self, name: str) -> int:
+        """The lines of a job's seed file that have a seed. Raises: NoSuchJob; StorageError."""
+        directory = self.directory(name)
+        if directory is None:
+            return 0
+        file = directory / SEED_FILE
+        with storage_errors(file):
+            lines = file.read_bytes().splitlines()
+        return sum(1 for line in lines if line.strip() and not line.lstrip().startswith(b"#"))
 
     def check(self, name: str, order: str, seeds: str = "") -> Check:
         """The faults of an order, and warnings about it and about seeds. Raises: OrderError if it is no TOML."""

@@ -71,7 +71,9 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
         secure = options.tls is not None or bool(options.hosts)
         cookie = f"{COOKIE}_{port}"
         app = make_app(console, tables)
-        pages = SessionGuard(app, sessions, cookie, options.base_path, is_secure=secure, proxy_hosts=options.hosts)
+        pages = SessionGuard(
+            app, sessions, cookie, options.base_path, is_secure=secure, proxy_hosts=options.hosts, audit=console.audit
+        )
         config = _config(options, pages, address, port)
         scheme = "http" if options.tls is None else "https"
         here = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}{options.base_path}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from hmac import compare_digest
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
+from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.guard import App, Message, Receive, Scope, Send, bounded, refuse, remote_address
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import StorageError
@@ -39,6 +41,8 @@ _OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
 #: How long a login may take, its body and the turns of others included.
 _MOST_S_OF_STRANGERS = 60.0
+#: Failed logins that are noted at once; then one a second.
+_MOST_FAILURES = 30
 
 
 class _Session(NamedTuple):
@@ -96,6 +100,10 @@ class Sessions:
         """Seconds until passwords of this name are accepted from this address again."""
         return self._passwords.wait_s(name, address, self._now_s())
 
+    def known_name(self, name: str) -> str:
+        """The name if somebody with a password has it; else empty: it may be a password in the wrong field."""
+        return name if self._passwords.digest(name) else ""
+
     def login_page(self, base: str, words: str) -> str:
         """The page on which people log in, in the ways that there are. Raises: StorageError."""
         return login_page(base, words, has_link=bool(self.start_token), has_passwords=self._passwords.has_any)
@@ -113,10 +121,11 @@ class SessionGuard:
         *,
         is_secure: bool = False,
         proxy_hosts: Collection[str] = (),
+        audit: AuditLog | None = None,
     ) -> None:
         """`base_path` is before all paths, as a reverse proxy passes them on; `is_secure`: browsers come by TLS.
 
-        `proxy_hosts` are the names by which browsers call the proxy.
+        `proxy_hosts` are the names by which browsers call the proxy. `audit` gets logins, failed ones, and logouts.
         """
         self._app = app
         self._sessions = sessions
@@ -124,6 +133,9 @@ class SessionGuard:
         self._base = base_path.rstrip("/")
         self._is_secure = is_secure
         self._proxy_hosts = frozenset(host.lower() for host in proxy_hosts)
+        self._audit = audit
+        self._failures, self._failures_s = 0.0, 0.0  #: lines of failed logins lately, and when they were counted
+        self._unnoted = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
@@ -169,28 +181,66 @@ class SessionGuard:
         if not scope["path"].endswith("/logout"):
             answer = await self._login(request)
         elif request.method == "POST":
+            holder = self._sessions.holder(self._name(scope))
             self._sessions.end(self._name(scope))
+            if holder is not None:
+                await self._note(scope, "logout", holder.name, {})
             answer = self._to("/login")
             answer.delete_cookie(self._cookie, path=f"{self._base}/")
         else:  # a link of another site may ask for it
             answer = self._to("/")
         await answer(scope, receive, send)
 
+    async def _note(
+        self, scope: Scope, action: str, name: str, arguments: Mapping[str, object], error: str = ""
+    ) -> None:
+        if self._audit is not None:
+            given = {"address": remote_address(scope, self._proxy_hosts), **arguments}
+            await asyncio.to_thread(self._audit.note_session, name, action, given, error)
+
+    async def _note_failed(self, scope: Scope, name: str, by: str, error: str) -> None:
+        """Note a failed login, unless there were too many lately: then the next line counts it, so that no disk is filled."""
+        now_s = time.monotonic()
+        self._failures = max(self._failures - (now_s - self._failures_s), 0.0)
+        self._failures_s, self._unnoted = now_s, self._unnoted + 1
+        if self._failures < _MOST_FAILURES:
+            tries, self._unnoted, self._failures = self._unnoted, 0, self._failures + 1
+            await self._note(scope, "login", name, {"by": by, "tries": tries}, error)
+
+    async def _by_link(self, request: Request, token: str) -> tuple[Holder | None, str]:
+        """The holder by the token of a link, and the words for a wrong one."""
+        holder = self._sessions.by_start_token(token)
+        if holder is not None:
+            return holder, ""
+        await self._note_failed(request.scope, "", "link", "no link of this start")
+        return None, "this link is from an earlier start of the console; use the newest link"
+
+    async def _by_password(self, request: Request) -> tuple[Holder | None, str]:
+        """The holder with the name and the password of the form, and the words for others. One who has to wait has not tried."""
+        form = await request.form(max_fields=4, max_files=0)
+        name, password = _field(form, "name"), _field(form, "password")
+        address = remote_address(request.scope, self._proxy_hosts)
+        wait_s = self._sessions.wait_s(name, address)
+        holder = await asyncio.to_thread(self._sessions.by_password, name, password, address)
+        if holder is not None:
+            return holder, ""
+        if wait_s:
+            return None, f"wait {wait_s:.0f} s"
+        words = "no such name and password"
+        await self._note_failed(request.scope, self._sessions.known_name(name), "password", words)
+        return None, words
+
     async def _login(self, request: Request) -> Response:
-        holder, words, by_password = None, "", request.method == "POST"
+        holder, words, by_password = None, "", False
         if token := request.query_params.get("token"):
-            holder, by_password = self._sessions.by_start_token(token), False
-            words = "" if holder else "this link is from an earlier start of the console; use the newest link"
-        elif by_password:
-            form = await request.form(max_fields=4, max_files=0)
-            name, password = _field(form, "name"), _field(form, "password")
-            address = remote_address(request.scope, self._proxy_hosts)
-            wait_s = self._sessions.wait_s(name, address)
-            holder = await asyncio.to_thread(self._sessions.by_password, name, password, address)
-            words = "" if holder else f"wait {wait_s:.0f} s" if wait_s else "no such name and password"
+            holder, words = await self._by_link(request, token)
+        elif request.method == "POST":
+            by_password = True
+            holder, words = await self._by_password(request)
         if holder is None:
             status = 401 if words else 200
             return HTMLResponse(self._sessions.login_page(self._base, words), status)
+        await self._note(request.scope, "login", holder.name, {"by": "password" if by_password else "link"})
         self._sessions.end(self._name(request.scope))
         answer = self._to("/")
         answer.set_cookie(

@@ -114,7 +114,17 @@ def changed_keys(order: CrawlOrder) -> dict[str, object]:
 
 def dump_order(order: CrawlOrder) -> str:
     """The order as TOML with all keys and full paths; `load_order` reads the same order from it."""
-    return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return dump_tables(order_tables(order))
+
+
+def order_tables(order: CrawlOrder) -> dict[str, Any]:
+    """The order as tables, with all keys and full paths."""
+    return order.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def dump_tables(tables: Mapping[str, Any]) -> str:
+    """Tables of an order as TOML."""
+    return tomli_w.dumps(tables)
 
 
 def with_modules(order: CrawlOrder, folder: Path | None) -> CrawlOrder:

@@ -162,9 +162,12 @@ def checked_json(written: bytes) -> Any:
     return json.loads(written if written.startswith(b"{") else checked_text(written))
 
 
-def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
-    """Append, unsynced, to the file that has the name now, since an operator may move it; `head` first in an empty one."""
-    with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666) as fd:
+def append_to(path: Path, data: bytes, head: bytes = b"", mode: int = 0o666) -> None:
+    """Append, unsynced, to the file that has the name now, since an operator may move it; `head` first in an empty one.
+
+    A new file gets the permissions `mode`.
+    """
+    with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode) as fd:
         rest = memoryview(data if not head or os.fstat(fd).st_size else head + data)
         while rest:
             rest = rest[os.write(fd, rest) :]

@@ -114,6 +114,12 @@ async def test_the_verbs_of_a_crawl(tmp_path, web):
     audit = [json.loads(line) for line in (tmp_path / "state" / "audit.jsonl").read_text().splitlines()]
     assert {entry["who"] for entry in audit} == {"operator"}
     assert [entry["action"] for entry in audit if "error" in entry] == ["start"]
+    created, changed = (
+        next(one["arguments"] for one in audit if one["action"] == action) for action in ("create", "set")
+    )
+    assert created["seeds"] > 0
+    assert created["order"]["sha256"] != changed["order"]["sha256"]
+    assert "pages = 20" in changed["order"]["toml"]
     assert {"create", "pause", "add", "block", "unblock", "set", "resume", "stop", "start", "remove"} <= {
         entry["action"] for entry in audit
     }

@@ -13,6 +13,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.audit import seeds_note
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
 from anabranch.crawler.console.pages.hosts import FETCHED, fetched_row
 from anabranch.crawler.console.pages.shell import (
@@ -212,7 +213,7 @@ class _Overview:
                 """Add them; the dialog stays open if that fails."""
                 name, texts = self._name, [line.strip() for line in given.value.splitlines() if line.strip()]
                 do = partial(self._view.console.jobs.add, name, texts, force=force.value)
-                note = {"seeds": texts, **({"force": True} if force.value else {})}
+                note = {**seeds_note(texts), **({"force": True} if force.value else {})}
                 added = await act(self._view, "add", name, note, do) if texts else None
                 if added is not None:
                     say("; ".join([*seed_lines(added["seeds"]), *filter(None, [cut(added["start"], 300)])]))

@@ -1,11 +1,13 @@
 """Sessions: how they begin and end, and what passes without one."""
 
 import asyncio
+import json
 
 import httpx
 import pytest
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
+from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.sessions import COOKIE, HOLDER, SessionGuard, Sessions
 
@@ -171,3 +173,38 @@ async def test_a_login_whose_body_never_ends_is_given_up(sessions, monkeypatch):
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = await client.post("/login", content=body(), headers=form)
         assert answer.status_code == 408
+
+
+async def test_logins_failed_ones_and_logouts_are_noted(sessions, tmp_path):
+    """With the user, the address and the way; a name that nobody has may be a password, and is left out."""
+    async with client_of(sessions, audit=AuditLog(tmp_path)) as client:
+        await client.post("/login", data={"name": "ada", "password": "a guess"})
+        await client.post("/login", data={"name": PASSWORD, "password": "ada"})
+        await client.get("/login", params={"token": "old"})
+        await client.post("/login", data={"name": "ada", "password": PASSWORD})
+        await client.post("/logout")
+        await client.post("/logout")
+        await client.get("/login", params={"token": sessions.start_token})
+    text = (tmp_path / "audit.jsonl").read_text()
+    noted = [json.loads(line) for line in text.splitlines()]
+    assert [(one["who"], one["action"], one["arguments"].get("by"), "error" in one) for one in noted] == [
+        ("ada", "login", "password", True),
+        ("", "login", "password", True),
+        ("", "login", "link", True),
+        ("ada", "login", "password", False),
+        ("ada", "logout", None, False),
+        ("console", "login", "link", False),
+    ]
+    assert {one["arguments"]["address"] for one in noted} == {"127.0.0.1"}
+    assert PASSWORD not in text
+    assert sessions.start_token not in text
+
+
+async def test_failed_logins_do_not_fill_the_disk(sessions, tmp_path):
+    """Beyond some at once, a line counts those before it."""
+    async with client_of(sessions, audit=AuditLog(tmp_path)) as client:
+        for _ in range(200):
+            await client.get("/login", params={"token": "old"})
+    noted = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert len(noted) < 100
+    assert sum(one["arguments"]["tries"] for one in noted) <= 200
