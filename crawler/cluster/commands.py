@@ -69,8 +69,13 @@ def put_desired_state(connection: Connection, state: DesiredState) -> None:
     """Record the state. With RUN a stop that was wished before is withdrawn."""
     lock_job(connection)
     put_fact(connection, "desired_state", state.value)
-    if state is DesiredState.RUN and wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
+    if state is DesiredState.RUN and is_to_end(connection):
         put_wish(connection, Wish.RUN)
+
+
+def is_to_end(connection: Connection) -> bool:
+    """The operator has asked the workers to end."""
+    return wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}
 
 
 def note_finished(connection: Connection, seeds: int) -> bool:

@@ -1,7 +1,7 @@
-"""`audit.jsonl` in the console's folder: a line for each login, logout and change: time, user, action, the error if it failed.
+"""`audit.jsonl` in the console's folder: a line for each login, logout and change, with any error.
 
-Requests of read-only users are refused before and not noted. A job that is created, and an order that is changed, have the order
-as it is then. Values of headers, passwords, and the user info of URLs are masked, wherever they stand.
+Requests of read-only users are refused before and not noted. A new job, and a changed one, have their order as it is then. Values
+of headers, passwords, and the user info of URLs are masked, wherever they stand.
 """
 
 from __future__ import annotations
@@ -52,21 +52,19 @@ class AuditLog:
 
     def note(self, holder: Holder, action: str, job: str, arguments: Mapping[str, object], error: str = "") -> None:
         """Note who did what to which job. `error`: why it failed."""
-        self._append(holder.name, action, arguments, error, {"job": _short(job)})
+        self._append(holder.name, action, job, arguments, error)
 
     def note_session(self, name: str, action: str, arguments: Mapping[str, object], error: str = "") -> None:
         """Note a login or a logout. An empty name: that of nobody, which may be a password in the wrong field."""
-        self._append(name, action, arguments, error, {})
+        self._append(name, action, "", arguments, error)
 
-    def _append(
-        self, who: str, action: str, arguments: Mapping[str, object], error: str, about: Mapping[str, object]
-    ) -> None:
+    def _append(self, who: str, action: str, job: str, arguments: Mapping[str, object], error: str) -> None:
         given = {name: _noted(value, name) for name, value in arguments.items() if value is not None}
         entry: dict[str, object] = {
             "time": iso_time(time.time()),
             "who": who,
             "action": action,
-            **about,
+            "job": _short(job),
             "arguments": given,
         }
         if error:

@@ -45,7 +45,7 @@ from anabranch.crawler.outcomes.errors import (
     storage_error,
     storage_errors,
 )
-from anabranch.crawler.report.metrics import ProcessSums
+from anabranch.crawler.report.metrics import ProcessSums, of_resting
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier import VerdictKind, is_user_function
 
@@ -147,7 +147,7 @@ class ConsoleJobs:
         self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
         self._listing = Asking(self.row, listing_patience_s)
-        self._measuring = Asking(self.metrics, listing_patience_s)
+        self._measuring = Asking(self._numbers, listing_patience_s)
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():
@@ -218,13 +218,18 @@ class ConsoleJobs:
         return self._sums.setdefault(name, ProcessSums()).summed(numbers)
 
     def all_metrics(self) -> dict[str, Facts | None]:
-        """The metrics of each running job, by its name; None for a job that does not answer in time."""
+        """The metrics of each job, by its name; None for a job that does not answer in time."""
         answers = self._measuring.answers(self.names)
         return {
             name: None if isinstance(numbers, Exception) else numbers
             for name, numbers in answers.items()
-            if numbers is not None and not isinstance(numbers, NoSuchJob)
+            if not isinstance(numbers, NoSuchJob)
         }
+
+    def _numbers(self, name: str) -> Facts:
+        """The metrics of a crawl, or of a job that nobody crawls its state."""
+        numbers = self.metrics(name)
+        return of_resting(self.row(name)) if numbers is None else numbers
 
     def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
         """Create a job from seeds, one per line, and an order (TOML, or its tables). The order's seeds are crawled, too.
@@ -374,7 +379,8 @@ def _silent_row(name: str, error: Exception) -> Facts | None:
         return None
     unknown = dict.fromkeys(("pid", "free_disk_bytes", "last_trouble"))
     counts: Facts = dict.fromkeys(("pages", "queued", "failed"), 0)
-    words = {"job": name, "folder": "", "phase": UNKNOWN, "is_finished": False, "line": str(error)}
+    words = {"job": name, "folder": "", "phase": UNKNOWN, "state": UNKNOWN, "is_finished": False, "line": str(error)}
+    unknown |= dict.fromkeys(("desired_state", "ended"))
     return {**words, **unknown, **counts, "pages_per_s": 0.0}
 
 

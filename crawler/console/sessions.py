@@ -216,7 +216,7 @@ class SessionGuard:
         return None, "this link is from an earlier start of the console; use the newest link"
 
     async def _by_password(self, request: Request) -> tuple[Holder | None, str]:
-        """The holder with the name and the password of the form, and the words for others. One who has to wait has not tried."""
+        """The holder with the name and the password of the form, and the words for others. To have to wait is no try."""
         form = await request.form(max_fields=4, max_files=0)
         name, password = _field(form, "name"), _field(form, "password")
         address = remote_address(request.scope, self._proxy_hosts)

@@ -37,6 +37,7 @@ from anabranch.crawler.job.state import (
     has_queue_in_memory,
     is_finished,
     moved_to,
+    no_longer_wanted,
     ordered_round,
     settle_round,
 )
@@ -65,6 +66,7 @@ from anabranch.frontier.jobfolder import (
     FORMAT_FILE,
     LOCK_FILE,
     ORDER_FILE,
+    STATE,
     VERSION,
     format_text,
     has_store,
@@ -450,6 +452,12 @@ def held_folder(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def end_wish(directory: Path) -> bool:
+    """Record that a job is not to run any more; False if its last run was neither killed nor failed. Raises: JobInUse."""
+    with held_folder(directory), storage_errors(directory):
+        return no_longer_wanted(directory / STATE)
 
 
 class MovedAside(NamedTuple):

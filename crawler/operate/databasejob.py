@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anabranch.crawler.cluster.commands import DesiredState, Wish, refuse_moved
 from anabranch.crawler.cluster.database import JobDatabase, copy_rows, free_all_shares
-from anabranch.crawler.job.folder import wait_until_free, who_holds
+from anabranch.crawler.job.folder import end_wish, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
@@ -106,7 +106,12 @@ class DatabaseJob:
                 self.notify(f"worker {worker} may come back; start it")
                 return job.status()
             was_at_rest = job.folder is None and job.desired() is not DesiredState.RUN
-            facts = job.want(wanted, self.notify)
+            try:
+                facts = job.want(wanted, self.notify)
+            except NoWorkers:
+                if verb != "stop" or job.folder is None or not end_wish(job.folder):
+                    raise
+                return job.status()
             # The status of a stopped job says it.
             if verb == "resume" and was_at_rest and (facts["phase"] != STOPPED or facts["is_finished"]):
                 self.notify(f"{_ENDED}; {job.start_hint()}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
-from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
+from anabranch.crawler.job.folder import end_wish, held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import begun_order, change_order, order_file
 from anabranch.crawler.job.seeding import key_by
@@ -32,6 +32,7 @@ from anabranch.crawler.report.jobstatus import (
     stopped_facts,
     totals_of_counters,
     with_failures_of,
+    with_run,
 )
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, LastRun, last_logged, last_run
 from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
@@ -100,13 +101,17 @@ class FolderJob:
         return self._ask(STATUS, {})
 
     def steer(self, verb: str, arguments: Arguments) -> Facts:
-        """Raises: UsageError if no crawl runs, or for a `worker`; JobInUse."""
+        """Raises: UsageError if no crawl runs, or for a `worker`; JobInUse. `stop` ends the wish to run a killed job."""
         refuse_embedded(self.directory)
         if arguments.get("worker") is not None:
             raise UsageError(f"{self.directory}: this needs a job in a database")
         facts = self._ask(_STEERED[verb], arguments)
         if facts is None:
             self._refuse_if_held()
+            with self.turn:
+                is_ended = verb == "stop" and end_wish(self.directory)
+            if is_ended:
+                return self._status_as_left()
             raise UsageError(f"{self.directory}: no crawl of this job is running; there is nothing to {verb}")
         return facts
 
@@ -355,7 +360,7 @@ class FolderJob:
                 fetched = view.total().bytes
             job = self.directory.resolve().name
             facts = stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
-            return with_failures_of(facts, failures)
+            return with_failures_of(with_run(facts, self.directory), failures)
 
 
 @dataclass(frozen=True, slots=True)

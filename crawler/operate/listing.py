@@ -11,7 +11,7 @@ from shutil import disk_usage
 from anabranch.crawler.job.state import is_finished, is_moved_aside
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, Facts, is_plain, undisturbed
+from anabranch.crawler.report.jobstatus import FINISHED, STOPPED, UNKNOWN, Facts, is_plain, undisturbed, with_run
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, last_logged, last_run
 from anabranch.frontier import kept_counters
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
@@ -22,6 +22,8 @@ NOT_BEGUN = "not started yet"
 NOT_RUNNING = "not running"
 
 
+#: What is known of a job that does not answer, or cannot be read.
+_UNKNOWN: Facts = {"phase": UNKNOWN, "state": UNKNOWN, "desired_state": None, "ended": None}
 _NOTHING = ProgressLine(0.0, 0, 0, 0, 0.0, 0.0, 0, 0)
 
 
@@ -60,7 +62,7 @@ def listed_databases(url: str) -> Iterator[Facts]:
             row = row_of(operated(place).status())
         except FORESEEABLE as error:
             name = place.rpartition("/")[2].partition("?")[0]
-            row = {**_row_of_left(name, _NOTHING, str(error)), "phase": UNKNOWN, "free_disk_bytes": None}
+            row = {**_row_of_left(name, _NOTHING, str(error)), **_UNKNOWN, "free_disk_bytes": None}
         yield {**row, "folder": place}
 
 
@@ -73,7 +75,7 @@ def listed(directory: Path) -> Facts:
     try:
         status = _of_crawl(directory)
     except FORESEEABLE as error:
-        return {**_left(directory, is_held=True), **where, "phase": UNKNOWN, "line": str(error)}
+        return {**_left(directory, is_held=True), **where, **_UNKNOWN, "line": str(error)}
     return {**(_left(directory) if status is None else row_of(status)), **where}
 
 
@@ -92,6 +94,9 @@ def row_of(status: Facts) -> Facts:
         "pages_per_s": status["pages"] / elapsed_s if elapsed_s > 0 else 0.0,
         "free_disk_bytes": status["free_disk_bytes"],
         "last_trouble": status["last_trouble"],
+        "state": status.get("state", status["phase"]),  # a crawl of an earlier version has neither
+        "desired_state": status["desired_state"],
+        "ended": status.get("ended"),
         "line": status["line"],
     }
 
@@ -115,22 +120,28 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
     progress = run.progress if is_current else _of_store(directory / STATE) or run.progress
     known = progress or _NOTHING
     ending = "" if is_over(run.ending) and known.queued else run.ending
-    row = _row_of_left(directory.resolve().name, known, _line(progress, ending, is_done=done))
-    return {**row, "is_finished": done, "last_trouble": None if trouble is None else trouble._asdict()}
+    row = _row_of_left(directory.resolve().name, known, _line(progress, ending, is_done=done), is_done=done)
+    row = {**row, "last_trouble": None if trouble is None else trouble._asdict()}
+    with suppress(OSError):
+        return with_run(row, directory)
+    return row
 
 
-def _row_of_left(job: str, known: ProgressLine, line: str) -> Facts:
+def _row_of_left(job: str, known: ProgressLine, line: str, *, is_done: bool = False) -> Facts:
     """The row of a job that nobody crawls. Pure."""
     return {
         "job": job,
         "phase": STOPPED,
-        "is_finished": False,
+        "is_finished": is_done,
         "pid": None,
         "pages": known.downloaded,
         "queued": known.queued,
         "failed": known.failed,
         "pages_per_s": 0.0,
         "last_trouble": None,
+        "state": FINISHED if is_done else STOPPED,
+        "desired_state": FINISHED if is_done else STOPPED,
+        "ended": None,
         "line": line,
     }
 

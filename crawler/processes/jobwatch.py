@@ -15,7 +15,7 @@ from anabranch.crawler.order.sections import VERSION, ReportSection
 from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
 from anabranch.crawler.processes.children import Child
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
-from anabranch.crawler.report.metrics import BUILD, PHASE, ProcessSums
+from anabranch.crawler.report.metrics import BUILD, PHASE, ProcessSums, of_running
 from anabranch.crawler.report.progress_log import (
     CrawlEvent,
     ProcessMemory,
@@ -135,7 +135,7 @@ class JobWatch:
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of all processes together, at the last look."""
-        own = {**process_numbers(), BUILD: VERSION, PHASE: self._reported.value}
+        own = of_running({**process_numbers(), BUILD: VERSION, PHASE: self._reported.value})
         return self._sums.summed({"parent": own, **worker_numbers(self._look)})
 
     async def end_stopped(self, children: Mapping[int, Child]) -> None:

@@ -21,7 +21,7 @@ from anabranch.crawler.cluster.commands import Wish, put_wish
 from anabranch.crawler.cluster.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.state import WORKERS, Round
+from anabranch.crawler.job.state import FAILED, WORKERS, Round, RunNote
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import ASKED_FOR, DOMINATED, WhyEnded, ending_text, exit_code, with_failures
@@ -84,9 +84,24 @@ class Supervisor:
         self._ending = asyncio.Event()
         self._is_signalled = False
         self._unreported: StorageError | None = None  #: why there are no reports
+        self._record = RunNote(job.state)
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
+        await asyncio.to_thread(self._record.begin)
+        try:
+            facts = await self._run()
+        except BaseException as error:
+            await asyncio.to_thread(self._record.end, FAILED, str(error) or repr(error))
+            raise
+        assert self._why is not None  # `_report` has said it
+        await asyncio.to_thread(self._record.end, self._why.name.lower(), facts.ended)
+        self._outside.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        if self._unreported is not None:
+            raise self._unreported
+        return facts.code
+
+    async def _run(self) -> RunFacts:
         with handle_signals(self._signalled, self._log_status, self._reopen_logs, is_last=self._outside.is_last):
             joined, before = await asyncio.to_thread(self._begin)
             shared = SharedJob(self._database, self._order)
@@ -97,11 +112,7 @@ class Supervisor:
                 await self._crawl()
             if self._failure is not None:
                 raise self._failure
-            facts = await asyncio.to_thread(self._end, shared, joined, before)
-        self._outside.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
-        if self._unreported is not None:
-            raise self._unreported
-        return facts.code
+            return await asyncio.to_thread(self._end, shared, joined, before)
 
     def _begin(self) -> tuple[Joined, JobLook]:
         """Make the order and the seeds the job's; what it has (blocks)."""
@@ -256,6 +267,8 @@ class Supervisor:
         """End all in order; the first reason counts."""
         self._why = self._why or why
         self._ending.set()
+        if self._failure is None:
+            self._record.unwanted()
         for child in self._children.values():
             child.signal(signal.SIGTERM)
 

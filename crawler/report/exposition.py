@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE, PHASES, UP, Metric, Numbers, is_counter
+from anabranch.crawler.report.metrics import BUILD, METRICS, UP, WORDS, Metric, Numbers, is_counter
 
 #: The media type of the answer to a scrape.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,7 +34,7 @@ class _Jobs(Collector):
             kind = "histogram" if metric.is_histogram else "counter" if is_counter(name) else "gauge"
             family = Family(name.removesuffix("_total"), metric.meaning, kind)
             for job, numbers in self._jobs.items():
-                if name in numbers:
+                if numbers.get(name) is not None:
                     _add(family, name, metric, {"job": job}, numbers[name])
             if family.samples:
                 yield family
@@ -48,8 +48,8 @@ def _add(family: Family, name: str, metric: Metric, job: dict[str, str], value: 
         family.add_sample(f"{name}_count", job, buckets["+Inf"])
         family.add_sample(f"{name}_sum", job, value["sum"])
         return
-    if name == PHASE:
-        value = {phase: int(phase == value) for phase in PHASES}
+    if name in WORDS:
+        value = {word: int(word == value) for word in WORDS[name]}
     elif name == BUILD:
         value = {value: 1}
     if not metric.label:

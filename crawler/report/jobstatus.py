@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from anabranch.crawler.job.state import ACCOUNTS, WORKERS, is_settled, kept_order
+from anabranch.crawler.job.state import ACCOUNTS, FAILED, WORKERS, is_settled, kept_order, run_record
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest, is_dominated, is_over
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, Trouble, last_logged, last_run
@@ -31,6 +31,13 @@ Facts = Mapping[str, Any]
 
 #: The phase of a job that no process crawls; and of one whose process does not answer, or that cannot be read: see its `line`.
 STOPPED, UNKNOWN = "stopped", "unknown"
+#: What a job that no process crawls is, beside `STOPPED`. A killed one, and one that failed, should run.
+FINISHED, KILLED = "finished", "killed"
+#: What is wanted of a job; see `cluster.commands.DesiredState`.
+_RUN, _DRAINING = "run", "draining"
+#: Files to which a crawl writes again and again: their times are its signs of life.
+_SIGNS_OF_LIFE = ("logs/crawl.log", f"logs/{PROGRESS_LOG_FILE}", f"state/{STORE_FILE}", f"state/{STORE_FILE}-wal")
+_KILLED_WORDS = "its process ended without a word: it was killed, or the machine failed"
 #: Fields of a snapshot that are not shown by their names.
 _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 
@@ -104,7 +111,9 @@ def status_facts(
         "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
         "no_seed_answered": now.is_unanswered,
         "failures": [],
-        "desired_state": None,
+        "state": FINISHED if is_finished else phase,
+        "desired_state": FINISHED if is_finished else STOPPED if phase in {STOPPED, _DRAINING} else _RUN,
+        "ended": None,
         "line": line,
     }
 
@@ -152,6 +161,35 @@ def stopped_facts(
 
 #: A job with more failures does not list their reasons while it runs: each is looked at for each status.
 MOST_LOOKED_AT = 100_000
+
+
+def with_run(facts: Facts, directory: Path, *, is_wanted: bool = True) -> Facts:
+    """The facts of a job that no process crawls, with what is wanted, what is, and why its last run ended, by its record.
+
+    `is_wanted`: nobody has asked its workers to end. Raises: OSError.
+    """
+    record = run_record(directory / STATE)
+    if record is None:  # never crawled, or by an earlier version
+        return facts
+    is_wanted = is_wanted and record.is_wanted
+    ended = {"why": record.why, "words": record.words, "time_s": record.ended_s}
+    state = FINISHED if facts["is_finished"] else FAILED if record.why == FAILED and is_wanted else STOPPED
+    line = f"failed: {record.words}" if state == FAILED else facts["line"]
+    if record.ended_s is None:
+        ended = {"why": KILLED, "words": _KILLED_WORDS, "time_s": _last_sign_s(directory, record.began_s)}
+        if is_wanted and not facts["is_finished"]:
+            state, line = KILLED, "killed; `anabranch crawl` resumes it"
+    wanted = FINISHED if facts["is_finished"] else _RUN if is_wanted and state in {KILLED, FAILED} else STOPPED
+    return {**facts, "state": state, "desired_state": wanted, "ended": ended, "line": line}
+
+
+def _last_sign_s(directory: Path, began_s: float) -> float:
+    """When the last run of a job wrote something last, in epoch seconds."""
+    times = [began_s]
+    for file in _SIGNS_OF_LIFE:
+        with suppress(OSError):
+            times.append((directory / file).stat().st_mtime)
+    return max(times)
 
 
 def with_failures_of(facts: Facts, failures: Mapping[int, int]) -> Facts:
@@ -212,7 +250,7 @@ def status_as_left(directory: Path, now_s: float) -> Facts | None:
             is_done=kept.counters.queued <= kept.counters.retired and not is_dominated(ending),
             ending=ending,
         )
-        return with_failures_of(facts, kept.failures)
+        return with_failures_of(with_run(facts, directory), kept.failures)
     return None
 
 

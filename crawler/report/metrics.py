@@ -12,14 +12,23 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import add
 from typing import Any, NamedTuple
 
+from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, StatusClass, class_of
 
 #: The numbers of a job or of one worker, by the name of the metric.
 Numbers = Mapping[str, Any]
 
-#: The phases. If the workers of a job differ, the job has the first of theirs in this order.
+#: The phases.
 PHASES = ("draining", "paused", "waiting", "running", "starting")
 PHASE, BUILD, UP = "anabranch_phase", "anabranch_build_info", "anabranch_up"
+#: What a job is, what is wanted of it, and why its last run ended and when: see `status --json`.
+STATE, DESIRED = "anabranch_job_state", "anabranch_job_desired_state"
+ENDED, ENDED_S = "anabranch_job_ended", "anabranch_job_ended_seconds"
+STATES = (*PHASES, "stopped", "finished", "killed", "failed", "unknown")
+DESIRED_STATES = ("stopped", "finished", "run")
+ENDINGS = (*(ending.name.lower() for ending in WhyEnded), "failed", "killed")
+#: Metrics whose number is a word -> the words, each of which is a series. If workers of a job differ, their first word counts.
+WORDS: Mapping[str, Sequence[str]] = {PHASE: PHASES, STATE: STATES, DESIRED: DESIRED_STATES, ENDED: ENDINGS}
 #: The largest first digit of a status that HTTP defines.
 _LAST_HTTP_CLASS = 5
 
@@ -39,9 +48,15 @@ class Metric(NamedTuple):
 
 #: The metrics, in the order of the text.
 METRICS: Mapping[str, Metric] = {
-    UP: Metric("1 if the crawl answers, 0 if it does not: then its other numbers are missing."),
+    UP: Metric(
+        "1 if the crawl answers. 0 if it should run and does not, or is not there: then other numbers are missing."
+    ),
     BUILD: Metric("Always 1; the label names the version.", "version"),
     PHASE: Metric("1 for the phase that the crawl is in, else 0.", "phase"),
+    STATE: Metric("1 for what the job is: a phase, stopped, finished, killed, failed or unknown; else 0.", "state"),
+    DESIRED: Metric("1 for what is wanted of the job: run, stopped or finished; else 0.", "state"),
+    ENDED: Metric("1 for why its last run ended, else 0; all 0 while one runs. killed: without a word.", "why"),
+    ENDED_S: Metric("When its last run ended, in epoch seconds; 0 while one runs.", join=max),
     "anabranch_processes": Metric("Processes that crawl."),
     "anabranch_workers": Metric("Largest number of fetches at once."),
     "anabranch_workers_active": Metric("Workers that hold a URL."),
@@ -133,6 +148,19 @@ def _class_name(status: int) -> str:
     return f"{digit}xx" if digit <= _LAST_HTTP_CLASS else "other"
 
 
+def of_running(numbers: Numbers) -> dict[str, Any]:
+    """The numbers of a crawl with those of its job, which follow from its phase. Pure."""
+    wanted = "stopped" if numbers[PHASE] == "draining" else "run"
+    return {**numbers, STATE: numbers[PHASE], DESIRED: wanted, ENDED: "", ENDED_S: 0}
+
+
+def of_resting(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a job that nobody crawls, from its row in a list. Whether it is up matters only if it should run. Pure."""
+    ended, wanted = row["ended"] or {"why": "", "time_s": 0}, row["desired_state"]
+    up = 0 if wanted == "run" else None
+    return {UP: up, STATE: row["state"], DESIRED: wanted, ENDED: ended["why"], ENDED_S: ended["time_s"]}
+
+
 def is_counter(name: str) -> bool:
     """Whether the metric only grows while its process runs."""
     return name.endswith("_total") or METRICS[name].is_histogram
@@ -148,8 +176,8 @@ def summed(workers: Iterable[Numbers]) -> dict[str, Any]:
 
 
 def _joined(name: str, one: Any, other: Any) -> Any:
-    if name == PHASE:
-        return min(one, other, key=PHASES.index)
+    if name in WORDS:
+        return one if one == other else min(one, other, key=WORDS[name].index)
     if isinstance(one, str):
         return one
     join = METRICS[name].join

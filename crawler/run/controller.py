@@ -18,7 +18,7 @@ import structlog
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import Seed, has_seeds
-from anabranch.crawler.job.state import round_of_run
+from anabranch.crawler.job.state import FAILED, RunNote, round_of_run
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import (
@@ -99,6 +99,7 @@ class CrawlController:
         self._status: RunStatus | None = None
         self._uploading = uploading_of(order, job, self._member.worker, self._member.register)
         self._lag = LoopLag()
+        self._record = RunNote(job.state)
         self._is_signalled = False
         self._report_error: StorageError | StoreUnavailable | None = (
             None  #: why there are no reports; the summary is shown all the same
@@ -123,6 +124,22 @@ class CrawlController:
         return facts
 
     async def _crawled(self) -> RunFacts:
+        """Crawl until a run has ended in order; the job has a record of it. A worker of several has its rows instead."""
+        if self._context.is_shared:
+            return await self._crawled_through()
+        await asyncio.to_thread(self._record.begin)
+        try:
+            facts = await self._crawled_through()
+        except asyncio.CancelledError:
+            self._record.end(WhyEnded.OPERATOR_NOW.name.lower(), "cancelled by the program that crawls")
+            raise
+        except BaseException as error:
+            await asyncio.to_thread(self._record.end, FAILED, str(error) or repr(error))
+            raise
+        await asyncio.to_thread(self._record.end, (self._run_state.verdict or self.ending).name.lower(), facts.ended)
+        return facts
+
+    async def _crawled_through(self) -> RunFacts:
         """Crawl until a run has ended in order.
 
         A worker that was away for too long opens the job again and gets other shares. A run whose store was set back opens the
@@ -343,6 +360,8 @@ class CrawlController:
         self._disk.change(order.limits.min_free_disk_bytes)
 
     def _phase_changed(self, phase: Phase, reason: str) -> None:
+        if phase is Phase.DRAINING:
+            self._record.unwanted()
         if self._progress is not None:
             self._progress.phase_changed(phase, reason)
 

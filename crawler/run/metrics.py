@@ -19,7 +19,7 @@ import structlog
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.metrics import BUILD, FILTER_METRICS, KNOWN_BY, PHASE, Numbers, ended_by_class
+from anabranch.crawler.report.metrics import BUILD, FILTER_METRICS, KNOWN_BY, PHASE, Numbers, ended_by_class, of_running
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import StepTime
 from anabranch.frontier.errors import FrontierError
@@ -114,7 +114,7 @@ class RunMetrics:
             "anabranch_event_loop_lag_seconds": self.lag.longest_s,
             **filter_numbers(now.filter or {}),
         }
-        return {name: number for name, number in numbers.items() if number is not None}
+        return of_running({name: number for name, number in numbers.items() if number is not None})
 
 
 def process_numbers() -> dict[str, float]:

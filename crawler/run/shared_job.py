@@ -27,6 +27,7 @@ from anabranch.crawler.cluster.commands import (
     ask,
     desired_state,
     drained_workers,
+    is_to_end,
     put_desired_state,
     put_drained,
     put_wish,
@@ -58,6 +59,7 @@ from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, is_dominated, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobMoving, UsageError
 from anabranch.crawler.report.jobstatus import (
+    KILLED,
     MOST_LOOKED_AT,
     UNKNOWN,
     CrawlSnapshot,
@@ -65,6 +67,7 @@ from anabranch.crawler.report.jobstatus import (
     stopped_facts,
     totals_of_counters,
     with_failures_of,
+    with_run,
 )
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_logged, last_run
 from anabranch.crawler.report.metrics import Numbers, summed
@@ -415,7 +418,6 @@ class SharedJob:
 
     def _status_as_left(self, look: JobLook, now: CrawlSnapshot) -> Facts:
         """The status of a job that nobody crawls."""
-        is_in_database = self.folder is None
         trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
         assert now.totals is not None
         counters, is_done = look.counts.counters, look.counts.is_done
@@ -437,7 +439,10 @@ class SharedJob:
             is_done=is_done and not is_dominated(ending),
             ending=ending,
         )
-        facts = {**facts, "desired_state": self.desired().value if is_in_database else None}
+        if self.folder is not None:
+            facts = with_run(facts, self.folder, is_wanted=not self.database.do(is_to_end))
+        else:
+            facts = _with_workers(facts, look, self.desired())
         return with_failures_of(facts, self.database.do(failures_of_job))
 
     def _are_all_refused(self) -> bool:
@@ -600,6 +605,15 @@ class JobLook(NamedTuple):
     counts: JobCounts
     used: UsedLimits  #: since the job began
     begin: RunBegin  #: of the run, whoever is at work by now
+
+
+def _with_workers(facts: Facts, look: JobLook, wanted: DesiredState) -> Facts:
+    """The facts of a job in a database that nobody crawls. It was killed if it should run, and a worker has not left. Pure."""
+    facts = {**facts, "desired_state": wanted.value}
+    if wanted is not DesiredState.RUN or not look.silent or facts["is_finished"]:
+        return facts
+    last_s = look.now_s - min(line.silent_s for line in look.silent)
+    return {**facts, "state": KILLED, "ended": {"why": KILLED, "words": _silences(look.silent), "time_s": last_s}}
 
 
 def failures_of_job(connection: Connection) -> Mapping[int, int]:

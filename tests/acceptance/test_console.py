@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from contextlib import aclosing
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from tests.acceptance.command import anabranch, crawl_log, ended, write_order
 from tests.acceptance.console_process import running_console, token_of
 from tests.facts_schema import checked
-from tests.patience import patient
+from tests.patience import HANG_S, patient
 from tests.postgres_server import server
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
@@ -123,6 +124,35 @@ async def test_the_verbs_of_a_crawl(tmp_path, web):
     assert {"create", "pause", "add", "block", "unblock", "set", "resume", "stop", "start", "remove"} <= {
         entry["action"] for entry in audit
     }
+
+
+async def test_a_crawl_that_dies_is_seen(tmp_path, web):
+    """Killed while it should run: in the list, the status and the metrics, until it is resumed, or is to run no more."""
+    async with running_console(tmp_path) as console:
+        await console.post("jobs", new_job(tmp_path, web), code=201)
+        await seen(web, 5)
+        running = await console.get("jobs/news")
+        assert (running["state"], running["desired_state"], running["ended"]) == ("running", "run", None)
+        os.kill(running["pid"], signal.SIGKILL)
+        await console.until("news", "stopped")
+        for facts in (checked(await console.get("jobs/news")), checked((await console.get("jobs"))[0], "JobRow")):
+            assert (facts["state"], facts["desired_state"], facts["ended"]["why"]) == ("killed", "run", "killed")
+            assert abs(facts["ended"]["time_s"] - time.time()) < HANG_S
+        metrics = (await console.client.get("/metrics")).text.splitlines()
+        for line in (
+            'up{job="news"} 0.0',
+            'job_state{job="news",state="killed"} 1.0',
+            'job_ended{job="news",why="killed"} 1.0',
+        ):
+            assert f"anabranch_{line}" in metrics
+        stopped = checked(await console.post("jobs/news/stop"))
+        assert (stopped["state"], stopped["desired_state"]) == ("stopped", "stopped")
+        assert 'anabranch_up{job="news"}' not in (await console.client.get("/metrics")).text
+        assert (await console.client.post("/api/v1/jobs/news/stop")).status_code == 400  # there is nothing to stop
+        web.delay_s = 0
+        assert checked(await console.post("jobs/news/start"), "JobRow")["ended"] is None
+        row = await console.until("news", "stopped")
+        assert (row["state"], row["desired_state"], row["ended"]["why"]) == ("finished", "finished", "finished")
 
 
 async def test_streams_show_what_happens_until_the_token_is_revoked(tmp_path, web):

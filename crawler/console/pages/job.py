@@ -29,6 +29,7 @@ from anabranch.crawler.console.pages.shell import (
     heading,
     link_cell,
     looked,
+    mishap,
     page,
     say,
     show_rows,
@@ -91,6 +92,7 @@ class _Overview:
         self._charts: list[ui.echart] = []
         self._drawn: Moment | None = None  #: the last one
         self._news = News()
+        self._resumes = False  #: it was crawled before
 
     def make(self) -> None:
         """Make the parts, and keep them up to date."""
@@ -137,11 +139,13 @@ class _Overview:
         if found is None:
             return
         row, status, samples, version = found
-        self._show_state("removed" if row is None else "finished" if row["is_finished"] else str(row["phase"]))
+        self._show_state("removed" if row is None else str(row["state"]))
         self._show_hints(status, version)
-        self._line.text = "This job does not exist." if row is None else _line(row)
+        self._line.text = "This job does not exist." if row is None else mishap(row, time.time()) or _line(row)
+        self._line.classes(replace="figure text-negative" if row is not None and mishap(row, 0.0) else "figure")
         if row is None:
             return
+        self._resumes = row["line"] != NOT_BEGUN
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
             label.text = text or "–"
         if samples and samples[-1] is not self._drawn:
@@ -278,6 +282,7 @@ class _Overview:
 
     async def _start(self, action: str) -> None:
         jobs, name, again = self._view.console.jobs, self._name, action == "Another round"
+        resumes = self._resumes and not again
 
         def start() -> Facts:
             jobs.start(name, again=again)
@@ -286,7 +291,8 @@ class _Overview:
         row = await act(self._view, "start", name, {"again": True} if again else {}, start)
         if row is not None:
             # A crawl may have ended already, for example by a limit that the job reached before.
-            say(f"{action}: done" if row["pid"] else f"{action}: {cut(row['line'])}")
+            done = "resumes" if resumes else "done"
+            say(f"{action}: {done}" if row["pid"] else f"{action}: {cut(row['line'])}")
         await self._redraw()
 
 
@@ -315,12 +321,12 @@ def _possible(state: str, *, is_in_database: bool = False) -> set[str]:
         return {"Pause", "Stop", "Add seeds", "Retry failed"}
     if state == "paused":
         return {"Resume", "Stop", "Add seeds", "Retry failed"}
+    more = {"Add seeds", "Retry failed"}
     if is_in_database:
-        return {
-            "stopped": {"Resume", "Stop", "Add seeds", "Retry failed"},
-            "finished": {"Add seeds", "Retry failed"},
-        }.get(state, set())
+        return more | {"Resume", "Stop"} if state in {"stopped", "killed"} else more if state == "finished" else set()
     rests = {"Start", "Add seeds", "Retry failed", "Another round", "Remove"}
+    if state in {"killed", "failed"}:
+        return rests | {"Stop"}  # it is not to run any more
     return rests if state in {"stopped", "finished"} else set()
 
 

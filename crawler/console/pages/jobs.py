@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 from nicegui import events, run, ui
@@ -19,6 +20,7 @@ from anabranch.crawler.console.pages.shell import (
     every,
     link_cell,
     looked,
+    mishap,
     page,
     say,
     table,
@@ -88,7 +90,7 @@ _STATE_CELL = '<q-td :props="props"><q-badge :color="props.row.colour">{{ props.
 
 
 def _cells(view: View, row: Facts) -> dict[str, object]:
-    state = "finished" if row["is_finished"] else row["phase"]
+    state = str(row["state"])
     return {
         "job": cut(row["job"], 100),
         "href": view.href("jobs", row["job"]),
@@ -99,7 +101,7 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
         "queued": count(row["queued"]),
         "failed": count(row["failed"]),
         "free": "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]),
-        "note": cut(_note(row), 300),
+        "note": cut(mishap(row, time.time()) or _note(row), 300),
     }
 
 

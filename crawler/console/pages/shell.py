@@ -15,7 +15,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER, HOLDER_NOW
-from anabranch.crawler.operate import FrontierError
+from anabranch.crawler.operate import Facts, FrontierError, clock_words, duration_words
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.table import escaped
 
@@ -35,10 +35,10 @@ TABS = (
 )
 #: Colours of lines in charts, distinct in light and dark and for colour-blind people (Okabe and Ito, 2008).
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-#: Colour of each phase, as Quasar names it.
+#: Colour of each state of a job, as Quasar names it.
 PHASES: Mapping[str, str] = {
     "running": "positive", "finished": "primary", "paused": "warning", "waiting": "warning", "draining": "warning",
-    "starting": "info", "stopped": "grey-7", "unknown": "negative",
+    "starting": "info", "stopped": "grey-7", "unknown": "negative", "killed": "negative", "failed": "negative",
 }  # fmt: skip
 
 _STYLE = """
@@ -281,6 +281,18 @@ def show_rows(shown: ui.table, rows: list[dict[str, str]], optional: str) -> Non
     names = (column["name"] for column in shown.columns)
     shown.props["visible-columns"] = [name for name in names if has_value or name != optional]
     shown.rows = rows
+
+
+def mishap(row: Facts, now_s: float) -> str:
+    """How the last run of a job ended that should run and does not; empty for any other. Pure."""
+    ended = row["ended"]
+    if ended is None or row["state"] not in {"killed", "failed"}:
+        return ""
+    ago = f"{clock_words(ended['time_s'], now_s)}, {duration_words(max(now_s - ended['time_s'], 0.0))} ago"
+    then = "Start resumes it." if row["folder"] else row["line"]  # workers of a database are started on their machines
+    if row["state"] == "failed":
+        return f"Failed at {ago}: {ended['words']}. {then}"
+    return f"Killed: its last sign of life was at {ago}. {then}"
 
 
 def link_cell(field: str) -> str:

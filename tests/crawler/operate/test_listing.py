@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,20 +13,22 @@ from sqlalchemy import make_url
 
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase
-from anabranch.crawler.job.folder import JobFolder, move_aside
+from anabranch.crawler.job.folder import JobFolder, end_wish, move_aside
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.state import FAILED, RunNote
 from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.operate.listing import job_folders, listed, listed_databases, listed_jobs
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
 from anabranch.crawler.report.progress_log import LEGEND
-from anabranch.frontier.jobfolder import STORE_FILE
+from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
 from scripts.postgres_server import administer
 from tests.facts_schema import checked
+from tests.patience import HANG_S
 from tests.postgres_server import server
 
 LINE = " ".join(
@@ -166,3 +169,40 @@ def test_the_jobs_of_a_database_and_of_its_server_are_listed(tmp_path: Path) -> 
         assert [row["job"] for row in listed_databases(other)] == ["portals"]
         whole = make_url(store).set(database=None).render_as_string()
         assert {row["folder"] for row in listed_databases(whole)} >= {row["folder"] for row in rows}
+
+
+def state_of(job: Path) -> tuple[str, str, str | None]:
+    """What the job is, what is wanted, and why its last run ended."""
+    row = checked(listed(job), "JobRow")
+    return row["state"], row["desired_state"], None if row["ended"] is None else row["ended"]["why"]
+
+
+def test_what_is_wanted_what_is_and_why_it_ended_are_three_facts(job: Path) -> None:
+    """A run that has not ended was killed; one that was to end is stopped then; one that failed should run, too."""
+    assert state_of(job) == ("stopped", "stopped", None)
+    note = RunNote(job / STATE)
+    note.begin()
+    assert state_of(job) == ("killed", "run", "killed")
+    assert "resumes" in listed(job)["line"]
+    assert listed(job)["ended"]["time_s"] == pytest.approx(time.time(), abs=HANG_S)
+    note.unwanted()
+    assert state_of(job) == ("stopped", "stopped", "killed")
+    note.end("signal", "stopped by a signal")
+    assert state_of(job) == ("stopped", "stopped", "signal")
+    note.begin()
+    note.end(FAILED, "the disk is full")
+    assert state_of(job) == ("failed", "run", "failed")
+    assert listed(job)["line"] == "failed: the disk is full"
+    assert (end_wish(job), end_wish(job)) == (True, False)
+    assert state_of(job) == ("stopped", "stopped", "failed")
+    note.begin()
+    note.end("finished", "nothing is queued")
+    (job / STATE / "finished").touch()
+    assert state_of(job) == ("finished", "finished", "finished")
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"began_s": 1, "more": 2}', "deadbeef {}\n", "[" * 100_000])
+def test_a_record_that_cannot_be_read_says_nothing(job: Path, text: str) -> None:
+    """It is damaged, or of another version."""
+    (job / STATE / "run.json").write_text(text)
+    assert state_of(job) == ("stopped", "stopped", None)

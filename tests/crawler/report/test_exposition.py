@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.crawler.report.exposition import exposition
-from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE
+from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE, of_resting
 
 
 def samples(jobs):
@@ -73,3 +73,19 @@ def test_each_family_has_its_meaning_and_type() -> None:
 def test_without_jobs_there_is_no_text() -> None:
     """That is a good answer, too."""
     assert exposition({}) == b""
+
+
+def test_a_job_that_nobody_crawls_has_its_state() -> None:
+    """What is wanted, what is, why it ended, and when; it is not up if it should run, and else says nothing of that."""
+    ended = {"why": "killed", "words": "", "time_s": 1.8e9}
+    killed = of_resting({"state": "killed", "desired_state": "run", "ended": ended})
+    found = samples({"a": killed, "b": of_resting({"state": "stopped", "desired_state": "stopped", "ended": None})})
+    assert {one: value for one, value in found.items() if value} == {
+        ("anabranch_job_state", (("job", "a"), ("state", "killed"))): 1,
+        ("anabranch_job_state", (("job", "b"), ("state", "stopped"))): 1,
+        ("anabranch_job_desired_state", (("job", "a"), ("state", "run"))): 1,
+        ("anabranch_job_desired_state", (("job", "b"), ("state", "stopped"))): 1,
+        ("anabranch_job_ended", (("job", "a"), ("why", "killed"))): 1,
+        ("anabranch_job_ended_seconds", (("job", "a"),)): 1.8e9,
+    }
+    assert [value for (name, _), value in found.items() if name == "anabranch_up"] == [0]

@@ -27,6 +27,7 @@ def test_labels_come_from_small_sets() -> None:
         "phase",
         "class",
         "state",
+        "why",
         "le",
         "service",
         "by",
