@@ -188,11 +188,13 @@ class Frontier:
             raise PolicyError(f"{slots} slots for {gate}: give a whole number from 1 to {_MOST_SLOTS}, or None")
         self._change_gate(gate, lambda changed: changed.set_slots(slots))
 
-    def block(self, gate: GateKey, until_s: float) -> None:
-        """Let nothing through this gate before `until_s`; infinity = until it is unblocked. Raises: PolicyError."""
+    def block(self, gate: GateKey, until_s: float, *, replaces: bool = False) -> None:
+        """Let nothing through this gate before `until_s`; infinity = until it is unblocked. A block that lasts longer stays,
+        unless this one `replaces` it. Raises: PolicyError.
+        """
         if math.isnan(until_s):
             raise PolicyError(f"{gate} blocked until {until_s}: give a time in epoch seconds, or infinity")
-        self._change_gate(gate, lambda changed: changed.block(until_s))
+        self._change_gate(gate, lambda changed: changed.block(until_s, replaces=replaces))
 
     def unblock(self, gate: GateKey) -> None:
         """Remove a block; the rests of slots remain."""

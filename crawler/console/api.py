@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from itertools import chain
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
@@ -23,13 +24,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 from starlette.exceptions import HTTPException as AnyHTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Match
+from starlette.types import Message
 
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog, order_note, seeds_note
-from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob, NotStarted
+from anabranch.crawler.console.bodies import Block, Budget, NewJob, NewSeeds, Retry, Setting, Start, Stop
+from anabranch.crawler.console.guard import HeadRequests
+from anabranch.crawler.console.jobs import ConsoleJobs, JobExists, NoSuchJob, NotStarted
+from anabranch.crawler.console.streams import EventStream, event, line_events, status_events
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue
 from anabranch.crawler.order.order import dump_order
@@ -45,15 +50,13 @@ _STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSW
 LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
 LOGS: tuple[str, ...] = get_args(LogName)
 _MOST_LOG_BYTES = 4 << 20
-_MOST_BODY_BYTES = 96 << 20  # a job's seeds, as JSON
+_MOST_BODY_BYTES = 8 << 20  #: JSON is whole in memory; more seeds are added in parts
+#: Methods that a request may have; those that a path does not have are answered by 405.
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 #: Requests of one job at once; further ones wait this long. So a job that does not answer leaves threads to the others.
 _MOST_THREADS_OF_JOB, _TURN_S = 4, 10.0
-#: Streams of one token at once.
-_MOST_STREAMS = 50
 #: A worker that drains is waited for this long.
 _DRAIN_PATIENCE_S = 30.0
-#: Between two looks of a stream at a log.
-_FOLLOW_S = 0.5
 
 Name = Annotated[str, Field(description="A job, by its name.")]
 
@@ -104,77 +107,6 @@ class _Json(JSONResponse):
         return json.dumps(content).encode()
 
 
-#: A value of an order, as JSON.
-Setting = str | int | float | bool | list[str]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewJob(_Body):
-    """A job to create."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
-    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each; those of the order, too")] = ""
-    order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
-    start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
-
-
-class Start(_Body):
-    """How a crawl begins."""
-
-    again: Annotated[bool, Field(strict=True, description="another round, from the seeds")] = False
-
-
-class Stop(_Body):
-    """How a crawl ends."""
-
-    now: Annotated[bool, Field(strict=True, description="give up fetches under way")] = False
-
-
-class NewSeeds(_Body):
-    """Seeds to be added."""
-
-    seeds: Annotated[list[str], Field(min_length=1, max_length=100_000)]
-    force: Annotated[bool, Field(description="queue also URLs that have ended, or that the filter takes for seen")] = (
-        False
-    )
-
-
-class Retry(_Body):
-    """Failures to be queued again: those that fit all of these, without any of them all."""
-
-    statuses: Annotated[
-        list[int | str], Field(max_length=100, description="as crawl.log has them: -1, 503, or a class: 5xx")
-    ] = []
-    host: Annotated[str | None, Field(min_length=1, description="of this host")] = None
-    since_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds; failed then or later")] = None
-    url: Annotated[str | None, Field(min_length=1, description="this URL")] = None
-    trap: Annotated[
-        bool, Field(description="instead all URLs that were skipped because a parameter changes nothing; alone")
-    ] = False
-
-    @model_validator(mode="after")
-    def _is_alone(self) -> Self:
-        if self.trap and (self.statuses or self.host or self.since_s or self.url):
-            raise ValueError("trap takes all that was skipped; leave statuses, host, since_s and url out")
-        return self
-
-
-class Block(_Body):
-    """How long a host is blocked; without both until it is unblocked."""
-
-    for_s: Annotated[float | None, Field(gt=0, le=1e9, description="seconds")] = None
-    until_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds")] = None
-
-
-class Budget(_Body):
-    """A queue's total budget."""
-
-    units: Annotated[int | None, Field(ge=-1, lt=1 << 53, description="-1: no end; null: the order's")] = None
-
-
 def _console(request: Request) -> Console:
     console: Console = request.app.state.console
     return console
@@ -223,21 +155,47 @@ async def _turn(here: Console, job: str) -> AsyncIterator[None]:
         turn.release()
 
 
+def _bounded(request: Request) -> Request:
+    """The request, of whose body no more is read than it may have. Raises: HTTPException, 413 if it says that it has more."""
+    refused = HTTPException(413, f"the body has more than {_MOST_BODY_BYTES >> 20} MiB; add seeds in parts")
+    read = 0
+
+    async def receive() -> Message:
+        nonlocal read
+        message = await request.receive()
+        read += len(message.get("body", b""))
+        if read > _MOST_BODY_BYTES:
+            raise refused
+        return message
+
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > _MOST_BODY_BYTES:
+        raise refused
+    return Request(request.scope, receive)
+
+
 class _TokenRoute(APIRoute):
-    """A route that asks for the token before it reads the body."""
+    """A route that asks for the token, and whether there is such a job, before it reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's, behind the question."""
+        """FastAPI's, behind the questions."""
         answer = super().get_route_handler()
+        known = {parameter.alias for parameter in self.dependant.query_params}
 
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
+            if unknown := request.query_params.keys() - known:
+                words = f"the parameters are: {', '.join(sorted(known))}" if known else "there is none here"
+                raise HTTPException(422, f"{min(unknown)}: is no query parameter; {words}")
             try:
                 job = request.path_params.get("name")
+                if job is not None:  # before all that may be wrong with the request
+                    await asyncio.to_thread(_console(request).jobs.directory, str(job))
+                bounded = _bounded(request)
                 if job is None or self.path.endswith("/events"):  # streams share one question
-                    return await answer(request)
+                    return await answer(bounded)
                 async with _turn(_console(request), str(job)):
-                    return await answer(request)
+                    return await answer(bounded)
             except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
                 raise HTTPException(400, "a text has an unpaired surrogate; send valid Unicode") from error
 
@@ -252,10 +210,14 @@ def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str
     """The description of a route that answers facts of this kind."""
     ref: dict[str, Any] = {"$ref": f"#/components/schemas/{kind}"}
     schema = {"type": "array", "items": ref} if is_list else ref
-    error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
-    refused = {code: {"description": words, **error} for code, words in _REFUSALS.items()}
+    refused = {code: _refusal(code) for code in _REFUSALS}
     answered = {"description": "done", "content": {"application/json": {"schema": schema}}}
     return {"responses": {status: answered, **refused}, "status_code": status, "response_class": _Json}
+
+
+def _refusal(code: int) -> dict[str, Any]:
+    error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    return {"description": _REFUSALS[code], **error}
 
 
 _REFUSALS = {
@@ -263,13 +225,15 @@ _REFUSALS = {
     401: "no valid token",
     403: "the token may not do this",
     404: "there is no such job, queue or request",
-    409: "the job is in use",
+    405: "the path has other methods, which the header Allow names",
+    409: "the job is in use, or there is one of this name",
     413: "the body is too large",
+    422: "there is no such query parameter",
     503: "the job or its store does not answer",
     507: "the disk is full",
 }
 
-router = APIRouter(prefix="/api/v1", route_class=_TokenRoute, max_body_size=_MOST_BODY_BYTES)
+router = APIRouter(prefix="/api/v1", route_class=_TokenRoute)
 
 
 @router.get("/jobs", summary="The jobs", **_answers("JobRow", is_list=True))
@@ -390,8 +354,8 @@ def set_budget(here: Here, who: Who, name: Name, queue: str, asked: Budget) -> A
 
 @router.put("/jobs/{name}/hosts/{host}/block", summary="Block a host", **_answers("GateChanged"))
 def block(here: Here, who: Who, name: Name, host: str, asked: Annotated[Block, Body()] = Block()) -> Any:  # noqa: B008
-    """Fetch nothing from it, for a time or until it is unblocked."""
-    return _commanded(here, who, name, "block", {"host": host, **asked.model_dump()})
+    """Fetch nothing from it, for a time or until it is unblocked. This replaces any earlier block of it."""
+    return _commanded(here, who, name, "block", {"host": host, "replaces": True, **asked.model_dump()})
 
 
 @router.delete("/jobs/{name}/hosts/{host}/block", summary="Unblock a host", **_answers("GateChanged"))
@@ -467,24 +431,6 @@ def log_lines(
     return _Json({"lines": [line for line in found if contains in line][-lines:]})
 
 
-class _Stream(StreamingResponse):
-    """Server-sent events, as long as the token is good. Raises: HTTPException, 429 if the token has too many open already."""
-
-    def __init__(self, here: Console, who: Holder, events: AsyncIterator[str]) -> None:
-        if here.streams[who] >= _MOST_STREAMS:
-            raise HTTPException(429, f"the token {who.name} has {_MOST_STREAMS} streams open; close some")
-        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        self._open, self._who = here.streams, who
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        self._open[self._who] += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._open[self._who] -= 1
-
-
 _EVENTS: dict[str, Any] = {
     "response_class": StreamingResponse,
     "responses": {
@@ -502,40 +448,43 @@ async def events(
     """An event `status` at each interval, with facts up to 2 s old, also when the crawl has ended; it ends with the job."""
     await asyncio.to_thread(here.jobs.job, name)
 
-    async def stream() -> AsyncIterator[str]:
-        while _still_has_token(request):
-            try:
-                yield _event("status", await asyncio.to_thread(here.watch.answer, name))
-            except (CrawlerError, FrontierError) as error:
-                yield _event("error", {"error": str(error), "code": failure_code(error)})
-                if isinstance(error, NoSuchJob):
-                    return
-            await asyncio.sleep(every_s)
+    def look() -> tuple[str, Facts, bool]:
+        try:
+            return "status", here.watch.answer(name), False
+        except (CrawlerError, FrontierError) as error:
+            return "error", _error_facts(error), isinstance(error, NoSuchJob)
 
-    return _Stream(here, who, stream())
+    async def stream() -> AsyncIterator[str]:
+        async for text in status_events(look, every_s):
+            if not _still_has_token(request):
+                return
+            yield text
+
+    return EventStream(here.streams, who, stream())
 
 
 @router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log, as events", **_EVENTS)
 async def log_events(
     here: Here, who: Who, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
 ) -> Any:
-    """An event `line` for each line that is added, if it contains the text; it ends with the job."""
+    """An event `line` for each line that is added, if it contains the text; it ends with the job.
+
+    With the header `Last-Event-ID` all lines since that event come first.
+    """
     path = await asyncio.to_thread(here.jobs.log, name, log)
-    follower, folder = LogFollower(path), path.parent.parent
+    folder = path.parent.parent
 
     async def stream() -> AsyncIterator[str]:
-        yield ": begins\n\n"
-        while _still_has_token(request):
-            for line in await asyncio.to_thread(follower.new_lines):
-                if contains in line:
-                    yield _event("line", {"line": line})
-            if not await asyncio.to_thread(folder.is_dir):
-                gone = NoSuchJob(name)
-                yield _event("error", {"error": str(gone), "code": gone.exit_code})
+        async for text in line_events(LogFollower(path), contains, request.headers.get("last-event-id", "")):
+            if not _still_has_token(request):
                 return
-            await asyncio.sleep(_FOLLOW_S)
+            if text:
+                yield text
+            elif not await asyncio.to_thread(folder.is_dir):
+                yield event("error", _error_facts(NoSuchJob(name)))
+                return
 
-    return _Stream(here, who, stream())
+    return EventStream(here.streams, who, stream())
 
 
 @router.get("/version", summary="The version of the console", **_answers("Version"))
@@ -544,16 +493,34 @@ def version() -> Any:
     return _Json({"version": VERSION})
 
 
-@router.api_route("/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
-def nothing(rest: str) -> Any:
+@router.api_route("", methods=_METHODS, include_in_schema=False)
+@router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
+def nothing(request: Request, rest: str = "") -> Any:
     """The last route: what the others do not know is no page for browsers."""
+    allowed = _allowed_methods(request)
+    if allowed:
+        raise HTTPException(405)
     raise HTTPException(404, f"/api/v1/{rest}: no such endpoint; see /api/v1/openapi.json")
+
+
+def _allowed_methods(request: Request) -> str:
+    """The methods that other routes have for the path of a request; empty if there is no such path."""
+    known = [*router.routes, *metrics_router.routes]
+    routes = (route for route in known if isinstance(route, APIRoute) and route.endpoint is not nothing)
+    fitting = [route.methods or () for route in routes if route.matches(request.scope)[0] is Match.PARTIAL]
+    methods = set(chain.from_iterable(fitting))
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
 metrics_router = APIRouter(route_class=_TokenRoute)
 
 
-@metrics_router.get("/metrics", summary="The metrics of all crawls", response_class=PlainTextResponse)
+@metrics_router.get(
+    "/metrics",
+    summary="The metrics of all jobs",
+    response_class=PlainTextResponse,
+    responses={code: _refusal(code) for code in (401, 405, 422, 503)},
+)
 def metrics(here: Here) -> Any:
     """For Prometheus. All jobs are asked at the same time; of one that does not answer `anabranch_up` is 0."""
     return Response(exposition(here.jobs.all_metrics()), media_type=CONTENT_TYPE)
@@ -583,8 +550,8 @@ def _changed(
     return _Json(here.change(who, action, name, arguments, do), status)
 
 
-def _event(kind: str, facts: Facts) -> str:
-    return f"event: {kind}\ndata: {json.dumps(facts)}\n\n"
+def _error_facts(error: Exception) -> Facts:
+    return {"error": str(error), "code": int(failure_code(error))}
 
 
 # The application
@@ -594,6 +561,7 @@ def api_app(console: Console) -> FastAPI:
     """An application with the routes of the API, and nothing else."""
     app = FastAPI(title="Anabranch", version=VERSION, openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None)
     app.state.console = console
+    app.add_middleware(HeadRequests)
     app.include_router(router)
     app.include_router(metrics_router)
     app.add_exception_handler(CrawlerError, _refused)
@@ -609,6 +577,8 @@ async def _refused(_request: Request, error: Exception) -> Response:
     status = _STATUSES.get(code, 409 if isinstance(error, JobInUse | JobIsRunning) else 503)
     if isinstance(error, NoSuchJob | UnknownQueue):
         status = 404
+    if isinstance(error, JobExists):
+        status = 409
     return _Json({"error": str(error), "code": int(code)}, status)
 
 
@@ -628,9 +598,13 @@ def _fault_line(faults: Sequence[Mapping[str, Any]]) -> str:
     return f"{place[1] if len(place) > 1 else 'the body'}: {start}{' or '.join(dict.fromkeys(words))}"
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
-    return _Json({"error": str(error.detail), "code": int(ExitCode.USAGE)}, error.status_code, error.headers)
+    words, headers = str(error.detail), error.headers
+    if error.status_code == 405 and (allowed := _allowed_methods(request)):
+        words = f"{request.method}: the methods of {request.url.path} are: {allowed}"
+        headers = {"Allow": allowed}
+    return _Json({"error": words, "code": int(ExitCode.USAGE)}, error.status_code, headers)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -644,7 +618,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             schemas.pop(name, None)
         for route in document["paths"].values():
             for operation in route.values():
-                operation["responses"].pop("422", None)
+                if operation["responses"].get("422", {}).get("description") != _REFUSALS[422]:
+                    operation["responses"].pop("422", None)  # FastAPI's own
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]
         app.openapi_schema = document

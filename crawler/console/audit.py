@@ -1,7 +1,7 @@
 """`audit.jsonl` in the console's folder: a line for each login, logout and change, with any error.
 
-Requests of read-only users are refused before and not noted. A new job, and a changed one, have their order as it is then. Values
-of headers, passwords, and the user info of URLs are masked, wherever they stand.
+Requests of read-only users are refused before and not noted. A new job, and a changed one, have their order as it is then.
+Values of headers, passwords, and the user info of URLs are masked, wherever they stand.
 """
 
 from __future__ import annotations

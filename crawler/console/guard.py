@@ -140,6 +140,44 @@ class SafeHeaders:
         await self._app(scope, receive, send_safely)
 
 
+class HeadRequests:
+    """Answers HEAD as GET, without the body; a stream of events ends with its head."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        begun = asyncio.Event()
+
+        async def send_head(message: Message) -> None:
+            if message["type"] != "http.response.start":
+                return
+            await send(message)
+            await send({"type": "http.response.body"})
+            begun.set()
+
+        async def receive_until_begun() -> Message:
+            if begun.is_set():
+                return {"type": "http.disconnect"}
+            waiting, ended = asyncio.create_task(_received(receive)), asyncio.create_task(begun.wait())
+            try:
+                await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+                return waiting.result() if waiting.done() else {"type": "http.disconnect"}
+            finally:
+                waiting.cancel()
+                ended.cancel()
+
+        await self._app({**scope, "method": "GET"}, receive_until_begun, send_head)
+
+
+async def _received(receive: Receive) -> Message:
+    return await receive()
+
+
 class _BodyTooLarge(Exception):
     """A body has more bytes than it may."""
 

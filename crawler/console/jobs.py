@@ -115,6 +115,10 @@ ALLOWED: Mapping[str, str] = {
 _WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")
 
 
+class JobExists(UsageError):
+    """There is a folder of the name that a new job is given."""
+
+
 class NotStarted(CrawlerError):
     """A job was created, and its crawl could not be started."""
 
@@ -259,7 +263,7 @@ class ConsoleJobs:
         try:
             directory.mkdir()  # of two that make it, one is refused
         except FileExistsError as error:
-            raise UsageError(f"{name}: there is a folder of this name; choose another") from error
+            raise JobExists(f"{name}: there is a folder of this name; choose another") from error
         except OSError as error:
             raise storage_error(error, directory, "name") from error
         try:
@@ -297,15 +301,15 @@ class ConsoleJobs:
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
-        directory, job = self.directory(name), self.job(name)
-        if directory is None:
-            raise UsageError(f"{name}: its workers are started on their machines, by `anabranch crawl --store`")
 
         def is_up(pid: int) -> bool:
             status = job.running_status()
             return status is not None and status["pid"] == pid
 
-        with self._turns[name]:
+        with self._turns[name]:  # who removes the job has it, too
+            directory, job = self.directory(name), self.job(name)
+            if directory is None:
+                raise UsageError(f"{name}: its workers are started on their machines, by `anabranch crawl --store`")
             status = job.running_status()
             if status is not None:
                 raise JobInUse(directory, status["pid"], "it is crawled already")
@@ -334,8 +338,8 @@ class ConsoleJobs:
 
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""
-        directory = self.directory(name)
         with self._turns[name]:
+            directory = self.directory(name)
             moved = None if directory is None else move_aside(directory, time.time())
         if moved is None:
             raise UsageError(f"{name}: is in a database; drop its tables yourself")

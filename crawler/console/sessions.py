@@ -37,8 +37,8 @@ _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
 #: Paths that authenticate by token, not by session.
 _OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
-#: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
-_MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
+#: Bytes of the body of a request: a file of seeds, which is kept on the disk, and what somebody may send who has not logged in.
+_MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 66 << 20, 64 << 10
 #: How long a login may take, its body and the turns of others included.
 _MOST_S_OF_STRANGERS = 60.0
 #: Failed logins that are noted at once; then one a second.

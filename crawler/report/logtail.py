@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -29,6 +30,8 @@ _URL_CHARS = 200
 _REASON_CHARS = 300
 #: Endings of names of compressed files, which are not read.
 _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
+#: The text of a place in a log: an offset, and which file it is in; without that the one that has the log's name.
+_PLACE = re.compile(r"\d{1,18}(-\d{1,20}-\d{1,20})?")
 
 
 def last_lines(path: Path, most_bytes: int) -> list[str]:
@@ -57,12 +60,13 @@ class LogFollower:
         self._file: int | None = None  #: that is read now
         self._position = 0  #: bytes of it that were read
         self._others: set[tuple[int, int]] = set()  #: files that were rotated before
+        self._next: list[int] = []  #: files that `next_lines` reads after this one
         self._is_begun = False
 
     def __del__(self) -> None:
-        """Close the file: whoever follows a log just stops asking."""
-        if self._file is not None:
-            os.close(self._file)
+        """Close the files: whoever follows a log just stops asking."""
+        for file in (*self._next, *([] if self._file is None else [self._file])):
+            os.close(file)
 
     def new_lines(self, most_bytes: int = 1 << 20) -> list[str]:
         """The whole lines since the last call, of each file within so many bytes; none at the first call."""
@@ -73,6 +77,63 @@ class LogFollower:
             self._follow(file)
         lines += self._read(most_bytes)
         return [] if is_first else lines
+
+    @property
+    def place(self) -> str:
+        """The place behind what was read, which `resume` takes, also in another process."""
+        return "0" if self._file is None else "-".join(map(str, (self._position, *_id(self._file))))
+
+    def resume(self, place: str) -> None:
+        """Go on behind a place, also in a file that was rotated since.
+
+        If the file is gone, or the place is unknown, the log is read from its begin: lines may come twice, but none is lost.
+        """
+        offset, *identity = (int(part) for part in place.split("-")) if _PLACE.fullmatch(place) else (0,)
+        last, rotated = _opened(self.path), self._open_rotated()
+        files = [*rotated, *([] if last is None else [last])]
+        wanted = tuple(identity) or (None if last is None else _id(last))
+        found = next((file for file in files if _id(file) == wanted and _begins_line(file, offset)), None)
+        self._file, self._position = (last, 0) if found is None else (found, offset)
+        self._others = (
+            {_version(file) for file in files[: files.index(self._file)]} if self._file is not None else set()
+        )
+        for file in files:
+            if file != self._file:
+                os.close(file)
+        self._is_begun = True
+
+    def next_lines(self, most_bytes: int = 1 << 20) -> list[tuple[str, str]]:
+        """The next whole lines, the place behind each before it, from about so many bytes; call it again until there are none.
+
+        None is left out, however many there are. The first call without `resume` begins at the end.
+        """
+        if not self._is_begun:
+            return [(self.place, line) for line in self.new_lines()]
+        while not (lines := self._read_on(most_bytes)):
+            if not self._next:
+                self._next = self._newer_files()
+                if not self._next:
+                    return []
+                if lines := self._read_on(most_bytes):  # from before the rotation
+                    return lines
+            self._follow(self._next.pop(0))
+        return lines
+
+    def _read_on(self, most_bytes: int) -> list[tuple[str, str]]:
+        """The whole lines behind the position, within so many bytes, or the first one if it is longer."""
+        if self._file is None:
+            return []
+        size = os.fstat(self._file).st_size
+        if size < self._position:  # truncated, maybe after it was copied
+            self._position, self._others = 0, self._versions()
+        read = os.pread(self._file, most_bytes, self._position)
+        if len(read) == most_bytes and b"\n" not in read:
+            return self._read_on(2 * most_bytes)
+        lines = []
+        for line in read.split(b"\n")[:-1]:
+            self._position += len(line) + 1
+            lines.append((self.place, line.decode("utf-8", "replace")))
+        return lines
 
     def _newer_files(self) -> list[int]:
         """The files after the one that is read now, open, the oldest first: those that are rotated already, and the last."""
@@ -147,6 +208,11 @@ def _opened(path: Path, flags: int = 0) -> int | None:
 def _has_replaced(new: int, old: int) -> bool:
     """It is another file, and has content."""
     return _id(new) != _id(old) and os.fstat(new).st_size > 0
+
+
+def _begins_line(file: int, offset: int) -> bool:
+    """A line begins at the offset, or will."""
+    return offset == 0 or os.pread(file, 1, offset - 1) == b"\n"
 
 
 def _id(file: int) -> tuple[int, int]:

@@ -217,7 +217,9 @@ def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:
 
 
 def block(frontier: Frontier, given: Arguments) -> Facts:
-    """Close a host's gate. Arguments: host; for_s, until_s (epoch seconds), or neither, until it is unblocked."""
+    """Close a host's gate. Arguments: host; for_s, until_s (epoch seconds), or neither, until it is unblocked; replaces: an
+    earlier block that lasts longer ends with this one.
+    """
     gate = gate_key(text_argument(given, "host"))
     until_s = math.inf
     if given.get("for_s") is not None:
@@ -227,7 +229,7 @@ def block(frontier: Frontier, given: Arguments) -> Facts:
     if until_s <= frontier.now_s():
         raise UsageError("the end of the block is in the past; give a later time")
     is_known = frontier.operations.knows_gate(gate)
-    frontier.block(gate, until_s)
+    frontier.block(gate, until_s, replaces=bool(given.get("replaces")))
     return _gate(
         frontier, gate, "" if is_known else f"no URL of {gate} is known yet; it is blocked as soon as one is found"
     )

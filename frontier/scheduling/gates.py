@@ -181,9 +181,9 @@ class Gate:
 
     # Changes of the rules
 
-    def block(self, until_s: float) -> None:
-        """Keep the gate closed until then, or longer if it already is."""
-        self.blocked_until_s = max(self.blocked_until_s, until_s)
+    def block(self, until_s: float, *, replaces: bool = False) -> None:
+        """Keep the gate closed until then, or longer if it already is and this does not replace it."""
+        self.blocked_until_s = until_s if replaces else max(self.blocked_until_s, until_s)
         self._settle()
 
     def unblock(self) -> None:

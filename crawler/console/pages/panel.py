@@ -195,7 +195,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
 
     def block() -> VerbAnswer:
         ends = _end_of_block(str(span.value), until.value or "")
-        return view.console.jobs.job(name).answer("block", {"host": str(host.value), **ends})
+        return view.console.jobs.job(name).answer("block", {"host": str(host.value), "replaces": True, **ends})
 
     done = None
     while done is None and await dialog:  # after a refusal once more, with what was chosen

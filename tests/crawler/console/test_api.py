@@ -9,6 +9,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from anabranch.crawler.console import streams
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.audit import AuditLog
@@ -128,6 +129,18 @@ REFUSED = [
     ("POST", "jobs/news/workers/a/drain", None, 400),
     ("POST", "jobs/news/workers/a/resume", None, 400),
     ("GET", "nosuch", None, 404),
+    ("POST", "jobs", {"name": "news", "seeds": URL, "start": False}, 409),
+    ("GET", "jobs/news/queues?limit=1&bogus=1", None, 422),
+    ("GET", "jobs?limit=1", None, 422),
+    ("POST", "jobs/news/pause?now=1", None, 422),
+    ("GET", "jobs/news/events?every=1", None, 422),
+    ("GET", "jobs/nosuch/logs/nosuch", None, 404),
+    ("GET", "jobs/nosuch/why", None, 404),
+    ("POST", "jobs/nosuch/start", {"agian": True}, 404),
+    ("PATCH", "jobs/nosuch/order", {}, 404),
+    ("PUT", "jobs/nosuch/hosts/a.test/block", {"for_s": 0}, 404),
+    ("GET", "jobs/nosuch/events", None, 404),
+    ("DELETE", "jobs/nosuch", None, 404),
     ("POST", "jobs/news/pause", None, 400),
     ("POST", "jobs/news/seeds", {"seeds": ["no url"]}, 400),
     ("POST", "jobs/news/seeds", {"seeds": []}, 400),
@@ -194,8 +207,52 @@ async def test_a_body_that_is_too_large_is_refused(asking):
         for _ in range(100):
             yield b"x" * (1 << 20)
 
-    answer = await asking.post("/api/v1/jobs", content=body(), headers={"Content-Type": "application/json"})
-    assert (answer.status_code, set(answer.json())) == (413, {"error", "code"})
+    for content in (body(), b"x" * 9_000_000):
+        answer = await asking.post("/api/v1/jobs", content=content, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, set(answer.json())) == (413, {"error", "code"})
+
+
+OTHER_METHODS = [
+    ("PUT", "jobs", "GET, HEAD, POST"),
+    ("POST", "jobs/news", "DELETE, GET, HEAD"),
+    ("GET", "jobs/news/hosts/a.test/block", "DELETE, PUT"),
+    ("HEAD", "jobs/news/start", "POST"),
+    ("OPTIONS", "jobs/news/order", "GET, HEAD, PATCH"),
+    ("FOO", "version", "GET, HEAD"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "allowed"), OTHER_METHODS)
+async def test_a_path_says_which_methods_it_has(asking, method, path, allowed):
+    """By 405 and the header Allow, whichever route of the path has them."""
+    answer = await asking.request(method, f"/api/v1/{path}")
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+HEADS = ["jobs", "jobs/news", "jobs/news/queues", "jobs/news/events", "jobs/news/logs/crawl.log/events"]
+
+
+@pytest.mark.parametrize("path", HEADS)
+async def test_head_is_answered_like_get_without_a_body(asking, path):
+    """A stream ends with its head."""
+    answer = await asyncio.wait_for(asking.head(f"/api/v1/{path}"), HANG_S)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream" if "events" in path else "application/json")
+    assert (await asking.head("/api/v1/jobs/nosuch")).status_code == 404
+
+
+async def test_a_block_replaces_the_one_before(client):
+    """Also one that lasts longer."""
+    for asked, least, most in (
+        ({"for_s": 900}, 800, 900),
+        ({"for_s": 60}, 1, 60),
+        ({}, None, None),
+        ({"for_s": 60}, 1, 60),
+    ):
+        answer = await client.put("/api/v1/jobs/news/hosts/a.test/block", json=asked)
+        opens_in_s = checked(answer.json(), "GateChanged")["gate"]["opens_in_s"]
+        assert answer.status_code == 200
+        assert opens_in_s is None if least is None else least < opens_in_s <= most
 
 
 async def test_half_a_surrogate_pair_is_answered(client):
@@ -374,7 +431,10 @@ def test_the_document_has_the_shapes_of_the_commands(asked_app):
     document = asked_app.openapi()
     assert WHOLE["$defs"].keys() <= document["components"]["schemas"].keys()
     assert document["security"] == [{"token": []}]
-    assert "422" not in json.dumps(document["paths"])
+    for path in document["paths"].values():
+        for operation in path.values():
+            words = {code: answer["description"] for code, answer in operation["responses"].items()}
+            assert (words["401"], words["422"]) == ("no valid token", "there is no such query parameter")
 
 
 #: They never end, or start processes.
@@ -425,3 +485,59 @@ def test_no_request_makes_it_fail(app):
             faults.append(f"{operation.method} {operation.path}: {failure}")
     assert not faults, "\n".join(faults)
     assert asked > 500
+
+
+def fields_of(text):
+    """The fields of the events of a stream, without those that end it."""
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.split("\n\n") if block]
+    return [block for block in blocks if block.get("event") != "error"]
+
+
+async def test_no_line_is_lost_between_two_streams(app, client, jobs, monkeypatch):
+    """A client that comes back names the last event, and gets what was written meanwhile, also if the log was rotated."""
+    monkeypatch.setattr(streams, "_FOLLOW_S", 0.0)
+    log, written = jobs / "news" / "logs" / "crawl.log", iter(range(100))
+    log.parent.mkdir(exist_ok=True)
+
+    def write(number):
+        with log.open("a") as file:
+            file.writelines(f"line {next(written)}\n" for _ in range(number))
+
+    async def stream(last_id, then):
+        """The blocks of one connection, in which `then` is called after the first one, and which ends after two more lines."""
+        headers = {"Authorization": f"Bearer {app.token}", **({"Last-Event-ID": last_id} if last_id else {})}
+        text, ended = "", asyncio.Event()
+
+        async def receive():
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            nonlocal text
+            if not text and message.get("body"):
+                then()
+            text += message.get("body", b"").decode()
+            if text.count("event: line") >= 2:
+                ended.set()
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/v1/jobs/news/logs/crawl.log/events",
+            "query_string": b"",
+        }
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await asyncio.wait_for(app({**scope, "headers": raw}, receive, send), HANG_S)
+        return fields_of(text)
+
+    write(3)
+    first = await stream("", lambda: write(2))
+    assert [json.loads(one["data"])["line"] for one in first if "data" in one] == ["line 3", "line 4"]
+    assert "retry" in first[0]
+    write(1)
+    log.rename(log.with_name("crawl.log.1"))
+    write(1)
+    second = await stream(first[-1]["id"], lambda: None)
+    assert [json.loads(one["data"])["line"] for one in second if "data" in one] == ["line 5", "line 6"]
+    silent = await stream(first[0]["id"], lambda: None)  # one that got no line
+    assert [json.loads(one["data"])["line"] for one in silent if "data" in one][:2] == ["line 3", "line 4"]

@@ -171,3 +171,54 @@ def test_rotations_while_it_follows_lose_nothing(tmp_path):
     while lines := follower.new_lines():
         found += lines
     assert sorted(map(int, found)) == list(range(most + 1))
+
+
+def all_next(follower, most_bytes=100):
+    """The lines until there are none."""
+    return [line for found in iter(lambda: follower.next_lines(most_bytes), []) for _, line in found]
+
+
+def test_no_burst_is_too_large(log):
+    """Also a single line longer than the bound; each call takes a part."""
+    follower = LogFollower(log)
+    assert follower.next_lines() == []
+    lines = [*(str(number) for number in range(1000)), "x" * 1000, "last"]
+    with log.open("a") as file:
+        file.write("\n".join(lines) + "\nrest")
+    assert len(follower.next_lines(100)) < 100
+    assert all_next(follower)[-2:] == lines[-2:]
+    with log.open("a") as file:
+        file.write(" of a line\n")
+    assert all_next(follower) == ["rest of a line"]
+
+
+@pytest.mark.parametrize("seen", range(10))
+def test_another_follower_goes_on_behind_any_line(log, seen):
+    """By the place of the line, through any number of rotations."""
+    follower, places, lines = LogFollower(log), [], [str(number) for number in range(9)]
+    follower.next_lines()
+    places.append(follower.place)
+    for number in range(0, 9, 3):
+        with log.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines[number : number + 3])
+        while found := follower.next_lines(4):
+            places += [place for place, _ in found]
+        if number < 6:
+            for old in sorted(log.parent.glob("*.log.*"), reverse=True):
+                old.rename(old.with_suffix(f".{int(old.suffix[1:]) + 1}"))
+            log.rename(log.with_name(f"{log.name}.1"))
+    later = LogFollower(log)
+    later.resume(places[seen])
+    assert all_next(later) == lines[seen:]
+
+
+@pytest.mark.parametrize("place", ["", "x", "1", "-1", "7-0-0", "999999-1-1", f"{'9' * 400}", "0-1-1-1", "٣", "1e3"])
+def test_a_place_that_is_unknown_loses_nothing(log, place):
+    """The log is read from its begin."""
+    begun = log.read_text().splitlines()
+    follower = LogFollower(log)
+    follower.resume(place)
+    assert all_next(follower) == begun
+    with log.open("a") as file:
+        file.write("more\n")
+    assert all_next(follower) == ["more"]
