@@ -106,16 +106,20 @@ class DatabaseJob:
                 self.notify(f"worker {worker} may come back; start it")
                 return job.status()
             was_at_rest = job.folder is None and job.desired() is not DesiredState.RUN
-            try:
-                facts = job.want(wanted, self.notify)
-            except NoWorkers:
-                if verb != "stop" or job.folder is None or not end_wish(job.folder):
-                    raise
-                return job.status()
+            facts = self._want(job, wanted)
             # The status of a stopped job says it.
             if verb == "resume" and was_at_rest and (facts["phase"] != STOPPED or facts["is_finished"]):
                 self.notify(f"{_ENDED}; {job.start_hint()}")
             return facts
+
+    def _want(self, job: SharedJob, wanted: Wish) -> Facts:
+        """Have all workers do it. If there is none, a stop says that a job of this machine need not run. Raises: NoWorkers."""
+        try:
+            return job.want(wanted, self.notify)
+        except NoWorkers:
+            if wanted not in {Wish.STOP, Wish.STOP_NOW} or job.folder is None or not end_wish(job.folder):
+                raise
+        return job.status()
 
     def wait(self) -> Facts:
         """Wait until no worker is at work."""

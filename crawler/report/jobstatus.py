@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from anabranch.crawler.job.state import ACCOUNTS, FAILED, WORKERS, is_settled, kept_order, run_record
+from anabranch.crawler.job.state import ACCOUNTS, FAILED, WORKERS, RunRecord, is_settled, kept_order, run_record
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest, is_dominated, is_over
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, Trouble, last_logged, last_run
@@ -171,16 +171,20 @@ def with_run(facts: Facts, directory: Path, *, is_wanted: bool = True) -> Facts:
     record = run_record(directory / STATE)
     if record is None:  # never crawled, or by an earlier version
         return facts
-    is_wanted = is_wanted and record.is_wanted
-    ended = {"why": record.why, "words": record.words, "time_s": record.ended_s}
-    state = FINISHED if facts["is_finished"] else FAILED if record.why == FAILED and is_wanted else STOPPED
-    line = f"failed: {record.words}" if state == FAILED else facts["line"]
+    ended = _ended(record, directory)
+    state, wanted = FINISHED, FINISHED
+    if not facts["is_finished"]:
+        dies = ended["why"] in {KILLED, FAILED} and is_wanted and record.is_wanted
+        state, wanted = (ended["why"], _RUN) if dies else (STOPPED, STOPPED)
+    lines = {KILLED: "killed; `anabranch crawl` resumes it", FAILED: f"failed: {record.words}"}
+    return {**facts, "state": state, "desired_state": wanted, "ended": ended, "line": lines.get(state, facts["line"])}
+
+
+def _ended(record: RunRecord, directory: Path) -> Facts:
+    """Why and when a run ended that goes on no more. One that has no end was killed."""
     if record.ended_s is None:
-        ended = {"why": KILLED, "words": _KILLED_WORDS, "time_s": _last_sign_s(directory, record.began_s)}
-        if is_wanted and not facts["is_finished"]:
-            state, line = KILLED, "killed; `anabranch crawl` resumes it"
-    wanted = FINISHED if facts["is_finished"] else _RUN if is_wanted and state in {KILLED, FAILED} else STOPPED
-    return {**facts, "state": state, "desired_state": wanted, "ended": ended, "line": line}
+        return {"why": KILLED, "words": _KILLED_WORDS, "time_s": _last_sign_s(directory, record.began_s)}
+    return {"why": record.why, "words": record.words, "time_s": record.ended_s}
 
 
 def _last_sign_s(directory: Path, began_s: float) -> float:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from glob import escape
@@ -31,7 +31,7 @@ _REASON_CHARS = 300
 #: Endings of names of compressed files, which are not read.
 _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 #: The text of a place in a log: an offset, and which file it is in; without that the one that has the log's name.
-_PLACE = re.compile(r"\d{1,18}(-\d{1,20}-\d{1,20})?")
+_PLACE = re.compile(r"[0-9]{1,18}(-[0-9]{1,20}-[0-9]{1,20})?")
 
 
 def last_lines(path: Path, most_bytes: int) -> list[str]:
@@ -88,15 +88,11 @@ class LogFollower:
 
         If the file is gone, or the place is unknown, the log is read from its begin: lines may come twice, but none is lost.
         """
-        offset, *identity = (int(part) for part in place.split("-")) if _PLACE.fullmatch(place) else (0,)
         last, rotated = _opened(self.path), self._open_rotated()
         files = [*rotated, *([] if last is None else [last])]
-        wanted = tuple(identity) or (None if last is None else _id(last))
-        found = next((file for file in files if _id(file) == wanted and _begins_line(file, offset)), None)
-        self._file, self._position = (last, 0) if found is None else (found, offset)
-        self._others = (
-            {_version(file) for file in files[: files.index(self._file)]} if self._file is not None else set()
-        )
+        found = _behind(place, files, last)
+        self._file, self._position = (last, 0) if found is None else found
+        self._others = set() if self._file is None else {_version(file) for file in files[: files.index(self._file)]}
         for file in files:
             if file != self._file:
                 os.close(file)
@@ -208,6 +204,16 @@ def _opened(path: Path, flags: int = 0) -> int | None:
 def _has_replaced(new: int, old: int) -> bool:
     """It is another file, and has content."""
     return _id(new) != _id(old) and os.fstat(new).st_size > 0
+
+
+def _behind(place: str, files: Sequence[int], last: int | None) -> tuple[int, int] | None:
+    """The file and the offset of a place; None if no file has it. `last` is the file of a place without one."""
+    if not _PLACE.fullmatch(place):
+        return None
+    offset, *identity = map(int, place.split("-"))
+    wanted = tuple(identity) or (None if last is None else _id(last))
+    found = next((file for file in files if _id(file) == wanted and _begins_line(file, offset)), None)
+    return None if found is None else (found, offset)
 
 
 def _begins_line(file: int, offset: int) -> bool:
