@@ -18,8 +18,9 @@ from anabranch.crawler.console.asking import PATIENCE_S as LISTING_PATIENCE_S
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import Check, check_names, order_warnings
-from anabranch.crawler.job.folder import JobFolder, move_aside
+from anabranch.crawler.job.folder import JobFolder, check_new_name, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, SeedList, chunks_of, parse_seed, read_seeds
+from anabranch.crawler.job.state import is_moved_aside
 from anabranch.crawler.operate import (
     UNKNOWN,
     Facts,
@@ -187,7 +188,8 @@ class ConsoleJobs:
     def directory(self, name: str) -> Path | None:
         """The folder of a job; None for one in a database. Raises: NoSuchJob."""
         # A name is compared with those that there are, and never made a path.
-        found = next((entry for entry in self._folders() if entry.resolve().name == name), None)
+        folders = chain(self._folders(), self._moved_aside(name))
+        found = next((entry for entry in folders if entry.resolve().name == name), None)
         if found is None and (self._database is None or name != self._name_in_database):
             raise NoSuchJob(name)
         return found
@@ -246,6 +248,7 @@ class ConsoleJobs:
             raise UsageError(
                 f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
             )
+        check_new_name(name)
         examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
         made = _sound(examined)
         content = _all_seeds(seeds, made)
@@ -294,7 +297,7 @@ class ConsoleJobs:
         """The faults of an order, and warnings about it and about seeds. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
         examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
-        faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(examined))
+        faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(name, examined))
         content = _all_seeds(seeds, examined.order)
         found = read_seeds(["-"], io.BytesIO(content)) if content.strip() else SeedList(seeds=(), bad=())
         return Check(faults=faults, warnings=tuple(_left_out(found.bad) if faults else _warnings(examined, found)))
@@ -344,6 +347,13 @@ class ConsoleJobs:
         if moved is None:
             raise UsageError(f"{name}: is in a database; drop its tables yourself")
         return moved.place.name
+
+    def _moved_aside(self, name: str) -> Iterator[Path]:
+        """The folder of a job of this name that was moved aside: it is not listed, and can be looked at and removed."""
+        if self.folder is not None and is_moved_aside(Path(name)):
+            with storage_errors(self.folder):
+                found = [one for one in self.folder.iterdir() if one.name == name and not one.is_symlink()]
+            yield from (one for one in found if one in job_folders(one))
 
     def _folders(self) -> list[Path]:
         """The folders of the jobs, without links, which may lead out of the folder, and without names that no URL can hold."""
@@ -417,9 +427,10 @@ def _sound(examined: Examined) -> CrawlOrder:
     return examined.order
 
 
-def _unknown_names(examined: Examined) -> Iterator[str]:
-    """A line if a policy or another name is unknown; the order names no code of the machine."""
+def _unknown_names(job: str, examined: Examined) -> Iterator[str]:
+    """A line if a policy or another name is unknown, or the job's is unfit; the order names no code of the machine."""
     try:
+        check_new_name(job)
         check_names(examined.order, examined.layers)
     except (CrawlerError, FrontierError) as error:
         yield str(error)

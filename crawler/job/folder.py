@@ -94,6 +94,8 @@ _WRITTEN = (
 #: What stays in the state of a job that was moved to a database when its folder becomes that of a worker.
 _KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_MARK, PAYLOADS, SKIPPED)
 
+#: The end of a name as `move_aside` and its earlier versions give it.
+_LIKE_MOVED = re.compile(r"\.previous-[0-9][0-9TZ-]*$")
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 #: A command or a page that looks at a stopped job holds it for a moment; others wait this long for their turn.
@@ -147,9 +149,12 @@ class JobFolder:
         that of a worker there, with what workers keep for themselves.
 
         Raises: JobInUse, HostsJob, JobMoved, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
-        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError.
+        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError; UsageError for the name
+        of a new job, as `check_new_name`.
         """
         refuse_embedded(directory)
+        if not is_job(directory):
+            check_new_name(directory.absolute().name)
         with storage_errors(directory):
             _refuse_strangers(directory)
             made = missing_folders(directory)
@@ -410,6 +415,19 @@ def job_name(job: JobSection, arguments: Sequence[str]) -> str:
     urls = filter(None, map(seed_url, (*arguments, *job.seeds)))
     name = files[0].stem if files else next(map(host_of, urls), "")
     return _UNFIT_FOR_NAMES.sub("-", name).strip("-.") or "crawl"
+
+
+def check_new_name(name: str) -> None:
+    """Raises: UsageError for the name of a new job that a shell takes for an option, or that jobs have that were moved aside.
+
+    Jobs that have such a name already keep it.
+    """
+    if name.startswith("-"):
+        raise UsageError(f"{name!r}: a shell takes this name for an option; choose one that does not begin with a dash")
+    if _LIKE_MOVED.search(name):
+        raise UsageError(
+            f"{name!r}: jobs that were moved aside have such names; choose one that does not end like that"
+        )
 
 
 def who_holds(directory: Path) -> tuple[bool, int | None]:

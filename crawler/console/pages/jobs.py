@@ -169,13 +169,13 @@ def _new_job(view: View) -> None:
             if warnings is not None:
                 ui.navigate.to(view.path("jobs", job))
 
-        checked = [("", "")]  # what was checked last
+        checked = [("", "", "")]  # what was checked last
 
         async def check() -> None:
-            given = (order.value, seeds.value)
+            given = (name.value.strip(), order.value, seeds.value)
             if checked != [given]:
                 checked[0] = given
-                found = await run.io_bound(lambda: _checked(view, name.value.strip(), *given))
+                found = await run.io_bound(lambda: _checked(view, *given))
                 if found is not None:  # the console ends
                     fault.text, warning.text = "\n".join(found.faults), "\n".join(found.warnings)
 

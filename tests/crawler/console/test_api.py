@@ -130,6 +130,8 @@ REFUSED = [
     ("POST", "jobs/news/workers/a/resume", None, 400),
     ("GET", "nosuch", None, 404),
     ("POST", "jobs", {"name": "news", "seeds": URL, "start": False}, 409),
+    ("POST", "jobs", {"name": "--help", "seeds": URL, "start": False}, 400),
+    ("POST", "jobs", {"name": "news.previous-1", "seeds": URL, "start": False}, 400),
     ("GET", "jobs/news/queues?limit=1&bogus=1", None, 422),
     ("GET", "jobs?limit=1", None, 422),
     ("POST", "jobs/news/pause?now=1", None, 422),
@@ -409,6 +411,16 @@ async def test_the_lines_of_a_log_end_with_its_job(app, client, jobs, monkeypatc
     monkeypatch.setattr(LogFollower, "new_lines", remove_and_read)
     sent = await asyncio.wait_for(client.get("/api/v1/jobs/news/logs/crawl.log/events"), HANG_S)
     assert [line for line in sent.text.splitlines() if line.startswith("event: ")] == ["event: line", "event: error"]
+
+
+@pytest.mark.parametrize("name", ["-x", "news.previous-1", "news.previous-20260921T141320Z"])
+async def test_a_job_that_has_an_unfit_name_is_looked_at_and_removed(client, jobs, name):
+    """It was made by an earlier version, or moved aside."""
+    (jobs / "news").rename(jobs / name)
+    assert (await client.get(f"/api/v1/jobs/{name}")).json()["job"] == name
+    assert (await client.get(f"/api/v1/jobs/{name}/order")).status_code == 200
+    moved = (await client.delete(f"/api/v1/jobs/{name}")).json()["moved_to"]
+    assert [one.name for one in jobs.iterdir()] == [moved]
 
 
 async def test_a_change_of_no_key_is_refused(asking):

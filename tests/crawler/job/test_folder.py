@@ -545,3 +545,26 @@ def test_a_job_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
         waiting = pool.submit(JobFolder.open, tmp_path / "job", patience_s=HANG_S)
         held.close()
         waiting.result().close()
+
+
+MOVED = "news.previous-20260921T141320Z"
+
+
+@pytest.mark.parametrize("name", ["-x", "--help", "-", "news.previous-1", MOVED, f"{MOVED}-2"])
+def test_a_new_job_has_no_name_of_an_option_or_of_a_moved_job(tmp_path, name):
+    """Nothing is made; a job that has such a name already is opened, and moved aside."""
+    with pytest.raises(UsageError, match="choose one that does not"):
+        JobFolder.open(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    with JobFolder.open(tmp_path / "news") as job:
+        job.begin()
+    (tmp_path / "news").rename(tmp_path / name)
+    with JobFolder.open(tmp_path / name) as job:
+        assert job.existed
+    assert move_aside(tmp_path / name, 0.0) is not None
+
+
+@pytest.mark.parametrize("name", ["a-x", "previous-1", "news.previous", "news.previous-one", "news.previous-1.html"])
+def test_other_names_stay(tmp_path, name):
+    """Only the begin and the end of a name count."""
+    JobFolder.open(tmp_path / name).close()
