@@ -32,7 +32,7 @@ from starlette.types import Message
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog, order_note, seeds_note
 from anabranch.crawler.console.bodies import Block, Budget, NewJob, NewSeeds, Retry, Setting, Start, Stop
-from anabranch.crawler.console.guard import HeadRequests
+from anabranch.crawler.console.guard import IS_KNOWN, HeadRequests
 from anabranch.crawler.console.jobs import ConsoleJobs, JobExists, NoSuchJob, NotStarted
 from anabranch.crawler.console.streams import EventStream, event, line_events, status_events
 from anabranch.crawler.console.watch import WatchedJobs
@@ -120,6 +120,7 @@ def _holder(request: Request) -> Holder:
         raise HTTPException(
             401, "no valid token; send the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
         )
+    setattr(request.state, IS_KNOWN, True)
     if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
         raise HTTPException(403, f"the token {found.name} is read-only")
     return found
@@ -602,7 +603,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
     words, headers = str(error.detail), error.headers
     if error.status_code == 405 and (allowed := _allowed_methods(request)):
-        words = f"{request.method}: the methods of {request.url.path} are: {allowed}"
+        words = f"{request.method} {request.url.path}: no such endpoint; the methods of this path are: {allowed}"
         headers = {"Allow": allowed}
     return _Json({"error": words, "code": int(ExitCode.USAGE)}, error.status_code, headers)
 

@@ -7,7 +7,9 @@ to this address, which is DNS rebinding), and not their Origin. So both are chec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -17,6 +19,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+#: Set in the `state` of a request that has a session or a token. The server keeps such connections longest.
+IS_KNOWN = "is_known"
 #: Close code of a WebSocket that breaks a rule (RFC 6455, section 7.4.1).
 _POLICY_VIOLATION = 1008
 _REFUSED = "this Host or Origin is not allowed; add a host name with anabranch console --allow-host"
@@ -78,6 +82,28 @@ async def refuse(scope: Scope, send: Send, status: int, words: str) -> None:
         return
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
     await send({"type": "http.response.body", "body": f"{words}\n".encode()})
+
+
+class Shares:
+    """Counts what is under way by who asks, and lets nobody have more than a share."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._under_way: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, who: str) -> Iterator[bool]:
+        """Whether there was room for one more; it counts until the block ends. An empty name has no bound."""
+        if not who or self._under_way[who] >= self._most:
+            yield not who
+            return
+        self._under_way[who] += 1
+        try:
+            yield True
+        finally:
+            self._under_way[who] -= 1
+            if not self._under_way[who]:
+                del self._under_way[who]
 
 
 class HostGuard:

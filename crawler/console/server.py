@@ -21,7 +21,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from anabranch.crawler.console.access import Access, default_folder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.guard import App, BasePath, HostGuard, SafeHeaders, allowed_hosts
+from anabranch.crawler.console.guard import (
+    IS_KNOWN,
+    App,
+    BasePath,
+    HostGuard,
+    SafeHeaders,
+    allowed_hosts,
+    remote_address,
+)
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
@@ -32,8 +40,8 @@ from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
 #: Fetches, streams and other requests under way are given this long when the console ends.
 _ENDING_S = 3
-#: Connections and requests at once: clients that are slow, or never end what they ask, take no more.
-_MOST_AT_ONCE = 500
+#: Connections at once; of them those of strangers, which leave the others to users, and those of one strange address.
+_MOST_AT_ONCE, _MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 500, 300, 100
 #: A connection that waits this long for the head of a request is closed.
 _HEAD_S = 30.0
 #: Bytes of a message of a window. Files are uploaded by HTTP.
@@ -85,21 +93,71 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
 
 
 class _HurriedProtocol(H11Protocol):
-    """Closes connections that ask nothing for long. By h11, because httptools reads heads without end."""
+    """Closes connections that ask nothing for long, and the oldest ones of strangers if there are too many.
+
+    A stranger is who has sent no session and no token. By h11, because httptools reads heads without end.
+    """
+
+    is_shared = False  #: all come from the address of a reverse proxy
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         """Begin to wait for a request."""
         super().connection_made(transport)
+        self.begun_s = monotonic()
+        self.address = remote_address({"client": self.client, "headers": ()}, ())
+        self._make_room()
         self.loop.call_later(_HEAD_S, self._close_idle, self.cycle)
+
+    @property
+    def is_idle(self) -> bool:
+        """It asks nothing now."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def is_stranger(self) -> bool:
+        """Its last request was none of a user, or it has sent none yet."""
+        return self.scope is None or not self.scope["state"].get(IS_KNOWN)
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for nothing, or else the oldest of a stranger, if there are too many."""
+        others = [
+            one for one in self.connections if isinstance(one, _HurriedProtocol) and one.is_open and one is not self
+        ]
+        strangers = [one for one in others if one.is_stranger]
+        near = [] if self.is_shared or self.is_local else [one for one in strangers if one.address == self.address]
+        if len(near) >= _MOST_OF_ADDRESS:
+            surplus = near
+        elif len(strangers) >= _MOST_OF_STRANGERS or len(self.connections) > _MOST_AT_ONCE:
+            surplus = strangers or [one for one in others if one.is_idle]
+        else:
+            return
+        oldest = min(surplus, key=lambda one: (not one.is_idle, one.begun_s), default=self)
+        oldest.transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """It is not closed, and has not become a WebSocket."""
+        return not self.transport.is_closing() and self.transport.get_protocol() is self
+
+    @property
+    def is_local(self) -> bool:
+        """It comes from this machine, where all users have one address."""
+        return bool(self.address) and ip_address(self.address.partition("/")[0]).is_loopback
 
     def _close_idle(self, last: RequestResponseCycle | None) -> None:
         """`last` is the request that was the last one at the look before."""
-        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it has become a WebSocket
+        if not self.is_open:
             return
         if self.cycle is last and (last is None or last.response_complete):
             self.transport.close()
         else:
             self.loop.call_later(_HEAD_S, self._close_idle, self.cycle)
+
+
+class _ProxiedProtocol(_HurriedProtocol):
+    """The same behind a reverse proxy, which tells the addresses of clients with their requests."""
+
+    is_shared = True
 
 
 def _config(options: ConsoleOptions, pages: App, address: str, port: int) -> uvicorn.Config:
@@ -114,8 +172,7 @@ def _config(options: ConsoleOptions, pages: App, address: str, port: int) -> uvi
         timeout_graceful_shutdown=_ENDING_S,
         server_header=False,
         proxy_headers=False,
-        http=_HurriedProtocol,
-        limit_concurrency=_MOST_AT_ONCE,
+        http=_ProxiedProtocol if options.hosts else _HurriedProtocol,
         ws_max_size=_MOST_MESSAGE_BYTES,
         ssl_certfile=None if options.tls is None else options.tls[0],
         ssl_keyfile=None if options.tls is None else options.tls[1],

@@ -20,7 +20,18 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.guard import App, Message, Receive, Scope, Send, bounded, refuse, remote_address
+from anabranch.crawler.console.guard import (
+    IS_KNOWN,
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    Shares,
+    bounded,
+    refuse,
+    remote_address,
+)
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import StorageError
 
@@ -41,6 +52,8 @@ _OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 66 << 20, 64 << 10
 #: How long a login may take, its body and the turns of others included.
 _MOST_S_OF_STRANGERS = 60.0
+#: Requests and sockets of a session at once, or of a stranger behind a proxy.
+_MOST_UNDER_WAY = 100
 #: Failed logins that are noted at once; then one a second.
 _MOST_FAILURES = 30
 
@@ -134,6 +147,7 @@ class SessionGuard:
         self._is_secure = is_secure
         self._proxy_hosts = frozenset(host.lower() for host in proxy_hosts)
         self._audit = audit
+        self._shares = Shares(_MOST_UNDER_WAY)
         self._failures, self._failures_s = 0.0, 0.0  #: lines of failed logins lately, and when they were counted
         self._unnoted = 0
 
@@ -148,16 +162,29 @@ class SessionGuard:
         path = scope.get("path", "").removeprefix(self._base) or "/"
         if scope["type"] not in {"http", "websocket"} or _OF_TOKENS.fullmatch(path):
             await self._app(scope, receive, send)
-        elif scope["type"] == "http" and path in {"/login", "/logout"}:
-            await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS, _MOST_S_OF_STRANGERS)
-        elif (holder := self._sessions.holder(self._name(scope))) is not None:
-            name = self._name(scope)
+            return
+        name = self._name(scope)
+        holder = self._sessions.holder(name)
+        if holder is not None:
+            scope.setdefault("state", {})[IS_KNOWN] = True
             scope[SESSION], scope[HOLDER], scope[HOLDER_NOW] = name, holder, partial(self._sessions.holder, name)
-            if scope["type"] == "http":
+        # Without a proxy that tells it, the address of strangers says nothing here: the server counts their connections.
+        who = remote_address(scope, self._proxy_hosts) if self._proxy_hosts else ""
+        with self._shares.taken(name if holder is not None else who) as has_room:
+            if not has_room:
+                await refuse(scope, send, 503, "too many requests at once; close some windows")
+            elif scope["type"] == "http" and path in {"/login", "/logout"}:
+                await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS, _MOST_S_OF_STRANGERS)
+            elif holder is None:
+                await self._send_away(scope, receive, send, path)
+            elif scope["type"] == "http":
                 await bounded(self._app, scope, receive, send, _MOST_BYTES)
             else:
                 await self._app(scope, self._while_logged_in(scope, receive), send)
-        elif scope["type"] == "websocket" or scope["method"] not in {"GET", "HEAD"} or path.startswith("/_nicegui"):
+
+    async def _send_away(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Send a page's request to the login; refuse all else."""
+        if scope["type"] == "websocket" or scope["method"] not in {"GET", "HEAD"} or path.startswith("/_nicegui"):
             await refuse(scope, send, 401, "log in first")
         else:
             await self._to("/login")(scope, receive, send)

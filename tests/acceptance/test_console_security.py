@@ -5,7 +5,8 @@ import http.client
 import json
 import re
 import socket
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -228,6 +229,44 @@ def test_slow_clients_hold_up_nobody(served, stranger):
     assert stranger.get("/login").status_code == 200
     for one in slow:
         one.close()
+
+
+def test_idle_connections_of_a_stranger_take_nobodys_place(served, stranger, user):
+    """More than the server keeps, silent or in the middle of a head: strangers and users are answered."""
+    assert user.get("/").status_code == 200
+    for begun in (b"", b"GET /login HTTP/1.1\r\nX: "):
+        idle = [socket.create_connection(("127.0.0.1", served.port), HANG_S) for _ in range(520)]
+        for one in idle:
+            with suppress(ConnectionError):
+                one.sendall(begun)
+        with httpx.Client(base_url=served.base, timeout=HANG_S) as other:
+            assert (other.get("/login").status_code, user.get("/").status_code) == (200, 200)
+        for one in idle:
+            one.close()
+    assert stranger.get("/login").status_code == 200
+
+
+def test_a_large_body_does_not_reach_the_memory(served, user):
+    """90 MiB are refused by the API and by the form for a file, with their length or without."""
+    token = Access(served.state).make("uploader", ConsoleRole.OPERATOR)
+    bearer = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    window, _ = window_of(user, "/")
+    upload = f"/_nicegui/client/{window}/upload/1"
+    before = peak_kib(served.pid)
+    for path, headers in (("/api/v1/jobs", bearer), (upload, {})):
+        for content in (b"x" * (90 << 20), (b"x" * (1 << 20) for _ in range(90))):
+            with suppress(httpx.WriteError, httpx.RemoteProtocolError):  # it hangs up
+                answer = user.post(path, content=content, headers=headers)
+                assert answer.status_code in {404, 413}  # there is no such element
+    with suppress(httpx.WriteError, httpx.RemoteProtocolError):
+        assert user.post(upload, files={"file": ("seeds.txt", b"x" * (90 << 20))}).status_code == 413
+    assert peak_kib(served.pid) - before < 40 << 10
+
+
+def peak_kib(pid):
+    """The most memory that a process has had."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1])
 
 
 def test_guesses_of_a_password_have_to_wait(tmp_path):

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from uvicorn.lifespan.off import LifespanOff
 
 from anabranch.crawler.console import server
+from anabranch.crawler.console.guard import IS_KNOWN
 from anabranch.crawler.console.server import ConsoleOptions, _config, checked_address, serve
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from tests.crawler.console.sockets import taken_port
@@ -72,18 +73,31 @@ UPGRADE = b"\r\n".join([
 
 
 @asynccontextmanager
+async def serving(app, **more):
+    """Opens connections to a server of this application."""
+    config = _config(options("127.0.0.1:8700", **more), app, "127.0.0.1", 8700)
+    config.lifespan_class = LifespanOff
+    running, writers = uvicorn.Server(config), []
+    with create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(running.serve([listener]))
+
+        async def opened():
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writers.append(writer)
+            return reader, writer
+
+        yield opened
+        for writer in writers:
+            writer.close()
+        running.should_exit = True
+        await task
+
+
+@asynccontextmanager
 async def connection(app):
     """To a server that waits for 50 ms for a head."""
-    config = _config(options("127.0.0.1:8700"), app, "127.0.0.1", 8700)
-    config.lifespan_class = LifespanOff
-    running = uvicorn.Server(config)
-    with create_server(("127.0.0.1", 0)) as listener:
-        serving = asyncio.create_task(running.serve([listener]))
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        yield reader, writer
-        writer.close()
-        running.should_exit = True
-        await serving
+    async with serving(app) as opened:
+        yield await opened()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", ONE + b"GET / HT"])
@@ -122,3 +136,45 @@ async def test_a_socket_and_a_slow_answer_stay_open(monkeypatch):
         async with connection(app) as (reader, writer):
             writer.write(sent)
             assert expected in await asyncio.wait_for(reader.read(), HANG_S)
+
+
+async def answers(reader, writer):
+    """The server answers a request on this connection."""
+    writer.write(ONE)
+    try:
+        return b" 204 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANG_S)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+
+
+async def app_of_users(scope, receive, send):
+    """Knows whoever asks."""
+    scope["state"][IS_KNOWN] = True
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+async def test_connections_of_strangers_make_room_for_new_ones(monkeypatch):
+    """The oldest that waits for nothing is closed first; one of a user stays."""
+    monkeypatch.setattr(server, "_MOST_OF_STRANGERS", 3)
+    async with serving(app_of_users) as opened:
+        user = await opened()
+        assert await answers(*user)
+        strangers = [await opened() for _ in range(3)]
+        for _, writer in strangers:
+            writer.write(b"GET / HT")
+        newest = await opened()
+        assert await answers(*newest)
+        assert not await answers(*strangers[0])
+        assert await answers(*user)
+
+
+@pytest.mark.parametrize(("is_local", "is_proxied"), [(False, False), (True, False), (False, True)])
+async def test_one_address_has_a_part_of_the_places(monkeypatch, is_local, is_proxied):
+    """Unless it is that of this machine, or of the proxy: all users have that one."""
+    monkeypatch.setattr(server, "_MOST_OF_ADDRESS", 2)
+    monkeypatch.setattr(server._HurriedProtocol, "is_local", is_local)
+    async with serving(app_of_users, hosts=["crawls.example.org"] if is_proxied else []) as opened:
+        first, *_, last = [await opened() for _ in range(3)]
+        assert await answers(*last)
+        assert await answers(*first) == (is_local or is_proxied)
