@@ -8,6 +8,7 @@ another round until its Frontier exists, so that a killed process's successor be
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -326,6 +327,7 @@ class RunRecord(NamedTuple):
     ended_s: float | None = None  #: epoch seconds
     why: str = ""  #: why it ended, a name of `WhyEnded` in lower case, or `FAILED`
     words: str = ""  #: the same, for people
+    pid: int = 0  #: of the process that runs it
 
 
 def run_record(state: Path) -> RunRecord | None:
@@ -354,7 +356,7 @@ class RunNote:
 
     def begin(self) -> None:
         """The run begins (blocks). Raises: StorageError."""
-        self._record = RunRecord(time.time())
+        self._record = RunRecord(time.time(), pid=os.getpid())
         with storage_errors(self._state / _RUN_FILE):
             _keep_record(self._state, self._record)
 

@@ -8,10 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import disk_usage
 
-from anabranch.crawler.job.state import is_finished, is_moved_aside
+from anabranch.crawler.job.state import FAILED, is_finished, is_moved_aside, run_record
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
-from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.crawler.report.jobstatus import FINISHED, STOPPED, UNKNOWN, Facts, is_plain, undisturbed, with_run
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.report.jobstatus import (
+    FINISHED,
+    KILLED,
+    STOPPED,
+    UNKNOWN,
+    Facts,
+    is_plain,
+    undisturbed,
+    with_run,
+)
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, last_logged, last_run
 from anabranch.frontier import kept_counters
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
@@ -75,8 +84,26 @@ def listed(directory: Path) -> Facts:
     try:
         status = _of_crawl(directory)
     except FORESEEABLE as error:
-        return {**_left(directory, is_held=True), **where, **_UNKNOWN, "line": str(error)}
+        left = _left(directory, is_held=True)
+        known = {} if _is_left_by_its_run(directory, str(left["state"])) else _UNKNOWN
+        return {**left, **where, **known, "phase": UNKNOWN, "line": str(error)}
     return {**(_left(directory) if status is None else row_of(status)), **where}
+
+
+def _is_left_by_its_run(directory: Path, state: str) -> bool:
+    """A job that does not answer is as its last run left it, because another process has it open: a command, or a page.
+
+    One that nobody holds has another fault; that its run was killed or failed is known all the same.
+    """
+    from anabranch.crawler.job.folder import who_holds  # noqa: PLC0415 - most stopped jobs need none of it
+
+    try:
+        record, (is_held, pid) = run_record(directory / STATE), who_holds(directory)
+    except (OSError, CrawlerError):
+        return False
+    if record is None or (is_held and pid in {None, record.pid}):
+        return False
+    return is_held or state in {KILLED, FAILED}
 
 
 def row_of(status: Facts) -> Facts:

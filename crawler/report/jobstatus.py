@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from anabranch.crawler.job.state import ACCOUNTS, FAILED, WORKERS, RunRecord, is_settled, kept_order, run_record
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest, is_dominated, is_over
 from anabranch.crawler.outcomes.status import describe
-from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, ProgressLine, Trouble, last_logged, last_run
+from anabranch.crawler.report.logtail import ERRORS, PROGRESS_LOG_FILE, ProgressLine, Trouble, last_logged, last_run
 from anabranch.crawler.report.table import escaped
 from anabranch.dedup.files.durable import descriptor
 from anabranch.dedup.files.locks import try_lock
@@ -35,8 +35,8 @@ STOPPED, UNKNOWN = "stopped", "unknown"
 FINISHED, KILLED = "finished", "killed"
 #: What is wanted of a job; see `cluster.commands.DesiredState`.
 _RUN, _DRAINING = "run", "draining"
-#: Files to which a crawl writes again and again: their times are its signs of life.
-_SIGNS_OF_LIFE = ("logs/crawl.log", f"logs/{PROGRESS_LOG_FILE}", f"state/{STORE_FILE}", f"state/{STORE_FILE}-wal")
+#: Files to which only a crawl writes, again and again: their times are its signs of life.
+_SIGNS_OF_LIFE = ("logs/crawl.log", ERRORS, f"logs/{PROGRESS_LOG_FILE}")
 _KILLED_WORDS = "its process ended without a word: it was killed, or the machine failed"
 #: Fields of a snapshot that are not shown by their names.
 _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})

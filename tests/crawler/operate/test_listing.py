@@ -16,13 +16,14 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder, end_wish, move_aside
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.job.state import FAILED, RunNote
+from anabranch.crawler.job.state import FAILED, RunNote, run_record
 from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.operate.listing import job_folders, listed, listed_databases, listed_jobs
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
 from anabranch.crawler.report.progress_log import LEGEND
+from anabranch.dedup.files.durable import checked_line
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
@@ -206,3 +207,17 @@ def test_a_record_that_cannot_be_read_says_nothing(job: Path, text: str) -> None
     """It is damaged, or of another version."""
     (job / STATE / "run.json").write_text(text)
     assert state_of(job) == ("stopped", "stopped", None)
+
+
+def test_who_looks_at_a_killed_job_does_not_hide_that(job: Path) -> None:
+    """A command that has the job open is another process; the run itself is being opened or closed."""
+    note = RunNote(job / STATE)
+    note.begin()
+    with JobFolder.open(job):
+        assert state_of(job)[0] == "unknown"  # this process is the run
+        record = run_record(job / STATE)
+        assert record is not None
+        line = checked_line(json.dumps(record._replace(pid=record.pid + 1)._asdict()).encode())
+        (job / STATE / "run.json").write_bytes(line)
+        assert state_of(job) == ("killed", "run", "killed")
+        assert listed(job)["phase"] == "unknown"
