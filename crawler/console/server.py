@@ -123,16 +123,24 @@ class _HurriedProtocol(H11Protocol):
         others = [
             one for one in self.connections if isinstance(one, _HurriedProtocol) and one.is_open and one is not self
         ]
+        surplus = self._surplus(others)
+        if surplus is not None:
+            oldest = min(surplus, key=lambda one: (not one.is_idle, one.begun_s), default=self)
+            oldest.transport.abort()
+
+    def _surplus(self, others: Sequence[_HurriedProtocol]) -> Sequence[_HurriedProtocol] | None:
+        """The connections of which one must go; None if there is room."""
         strangers = [one for one in others if one.is_stranger]
-        near = [] if self.is_shared or self.is_local else [one for one in strangers if one.address == self.address]
+        near = [one for one in strangers if one.is_near(self)]
         if len(near) >= _MOST_OF_ADDRESS:
-            surplus = near
-        elif len(strangers) >= _MOST_OF_STRANGERS or len(self.connections) > _MOST_AT_ONCE:
-            surplus = strangers or [one for one in others if one.is_idle]
-        else:
-            return
-        oldest = min(surplus, key=lambda one: (not one.is_idle, one.begun_s), default=self)
-        oldest.transport.abort()
+            return near
+        if len(strangers) >= _MOST_OF_STRANGERS or len(self.connections) > _MOST_AT_ONCE:
+            return strangers or [one for one in others if one.is_idle]
+        return None
+
+    def is_near(self, other: _HurriedProtocol) -> bool:
+        """Both come from one address, which is not that of all users."""
+        return self.address == other.address and not (self.is_shared or self.is_local)
 
     @property
     def is_open(self) -> bool:
