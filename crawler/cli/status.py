@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from anabranch.crawler.cli.terminal import guarded, put
+from anabranch.crawler.job.state import FAILED
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.report.jobstatus import UNKNOWN, Facts, status_as_left, stopped_lines
+from anabranch.crawler.report.jobstatus import KILLED, UNKNOWN, Facts, status_as_left, stopped_lines
 from anabranch.crawler.report.table import escaped, plain_table
 from anabranch.frontier.jobfolder import named_job
 
@@ -45,8 +46,9 @@ def run_jobs(place: str, *, as_json: bool) -> int:
 
 def _cells(row: Facts) -> tuple[str, ...]:
     trouble = row["last_trouble"]
-    phase = "finished" if row["is_finished"] else row["phase"]
-    words = row["line"] if row["phase"] == UNKNOWN else "" if trouble is None else trouble["reason"]
+    phase = row["state"]
+    says_why = row["phase"] == UNKNOWN or phase in {KILLED, FAILED}
+    words = row["line"] if says_why else "" if trouble is None else trouble["reason"]
     return (
         escaped(row["job"]), phase, f"{row['pages']:,}", f"{row['pages_per_s']:.1f}", f"{row['queued']:,}",
         f"{row['failed']:,}", "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]), escaped(words),
