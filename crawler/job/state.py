@@ -8,23 +8,17 @@ another round until its Frontier exists, so that a killed process's successor be
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
-import time
 from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-import structlog
-
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, storage_errors
 from anabranch.dedup.files.durable import checked_json, checked_line, replace_file, sync_folder
 from anabranch.frontier.jobfolder import ORDER_FILE
-
-log = structlog.get_logger(__name__)
 
 #: Exists from a crawl's regular end until the job is opened again; for a job with its queue in memory it stays.
 FINISHED_MARK = "finished"
@@ -314,7 +308,8 @@ def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
 # The last run
 
 
-_RUN_FILE = "run.json"
+#: Has the record of the last run.
+RUN_FILE = "run.json"
 #: Why a run ended that could not go on, beside the names of `WhyEnded`.
 FAILED = "failed"
 
@@ -333,7 +328,7 @@ class RunRecord(NamedTuple):
 def run_record(state: Path) -> RunRecord | None:
     """The record of the last run; None if there was none, or the file is damaged or of another version. Raises: OSError."""
     try:
-        return RunRecord(**checked_json((state / _RUN_FILE).read_bytes()))
+        return RunRecord(**checked_json((state / RUN_FILE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
 
@@ -343,42 +338,10 @@ def no_longer_wanted(state: Path) -> bool:
     record = run_record(state)
     if record is None or not (record.is_wanted and (record.ended_s is None or record.why == FAILED)):
         return False
-    _keep_record(state, record._replace(is_wanted=False))
+    keep_record(state, record._replace(is_wanted=False))
     return True
 
 
-class RunNote:
-    """Keeps the record of one run in its job: that it is to run, that it is to end, and why it ended."""
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-        self._record = RunRecord(0.0)
-
-    def begin(self) -> None:
-        """The run begins (blocks). Raises: StorageError."""
-        self._record = RunRecord(time.time(), pid=os.getpid())
-        with storage_errors(self._state / _RUN_FILE):
-            _keep_record(self._state, self._record)
-
-    def unwanted(self) -> None:
-        """The run is to end: if it is killed from now on, nothing is amiss (blocks)."""
-        if self._record.began_s and self._record.is_wanted:
-            self._keep(self._record._replace(is_wanted=False))
-
-    def end(self, why: str, words: str) -> None:
-        """The run has ended, and its process says so (blocks)."""
-        if self._record.began_s:
-            self._keep(self._record._replace(is_wanted=why == FAILED, ended_s=time.time(), why=why, words=words))
-
-    def _keep(self, record: RunRecord) -> None:
-        self._record = record
-        try:
-            _keep_record(self._state, record)
-        except OSError as error:
-            log.warning(
-                "the record of the run cannot be written", file=str(self._state / _RUN_FILE), reason=error.strerror
-            )
-
-
-def _keep_record(state: Path, record: RunRecord) -> None:
-    replace_file(state / _RUN_FILE, checked_line(json.dumps(record._asdict()).encode()))
+def keep_record(state: Path, record: RunRecord) -> None:
+    """Keep the record of the last run durably. Raises: OSError."""
+    replace_file(state / RUN_FILE, checked_line(json.dumps(record._asdict()).encode()))

@@ -21,7 +21,7 @@ from anabranch.crawler.cluster.commands import Wish, put_wish
 from anabranch.crawler.cluster.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.state import FAILED, WORKERS, Round, RunNote
+from anabranch.crawler.job.state import FAILED, WORKERS, Round
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import ASKED_FOR, DOMINATED, WhyEnded, ending_text, exit_code, with_failures
@@ -37,7 +37,7 @@ from anabranch.crawler.run.control import ControlRefused
 from anabranch.crawler.run.limits import full_folder
 from anabranch.crawler.run.membership import Surroundings, uploading_of
 from anabranch.crawler.run.metrics import metrics_served
-from anabranch.crawler.run.run_state import Cause
+from anabranch.crawler.run.run_state import Cause, RunNote
 from anabranch.crawler.run.shared_job import JobLook, SharedJob
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.stopped_verbs import (

@@ -18,7 +18,7 @@ import structlog
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import Seed, has_seeds
-from anabranch.crawler.job.state import FAILED, RunNote, round_of_run
+from anabranch.crawler.job.state import FAILED, round_of_run
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import (
@@ -42,7 +42,7 @@ from anabranch.crawler.run.crawl_verbs import CrawlVerbs, facts_of_running
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.membership import Membership, SoleMembership, Surroundings, uploading_of
 from anabranch.crawler.run.metrics import LoopLag, RunMetrics, metrics_served
-from anabranch.crawler.run.run_state import Phase, RunState
+from anabranch.crawler.run.run_state import Phase, RunNote, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.crawler.run.stopped_verbs import reasons_of

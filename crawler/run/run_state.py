@@ -2,17 +2,28 @@
 
 Signals, limits, the disk and the operator ask here, and none undoes what another asked: a crawl resumes when the last cause
 of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
+
+What outlives the process is a record in the job: that it is to run, that it is to end, and why it ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
+from anabranch.crawler.job.state import FAILED, RUN_FILE, RunRecord, keep_record
 from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
+from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.frontier import AsyncFrontier
+
+log = structlog.get_logger(__name__)
 
 
 class Cause(Enum):
@@ -155,3 +166,36 @@ class RunState:
             self._frontier.pause_leasing()
         else:
             self._frontier.resume_leasing()
+
+
+class RunNote:
+    """Keeps the record of one run in its job: that it is to run, that it is to end, and why it ended."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._record = RunRecord(0.0)
+
+    def begin(self) -> None:
+        """The run begins (blocks). Raises: StorageError."""
+        self._record = RunRecord(time.time(), pid=os.getpid())
+        with storage_errors(self._state / RUN_FILE):
+            keep_record(self._state, self._record)
+
+    def unwanted(self) -> None:
+        """The run is to end: if it is killed from now on, nothing is amiss (blocks)."""
+        if self._record.began_s and self._record.is_wanted:
+            self._keep(self._record._replace(is_wanted=False))
+
+    def end(self, why: str, words: str) -> None:
+        """The run has ended, and its process says so (blocks)."""
+        if self._record.began_s:
+            self._keep(self._record._replace(is_wanted=why == FAILED, ended_s=time.time(), why=why, words=words))
+
+    def _keep(self, record: RunRecord) -> None:
+        self._record = record
+        try:
+            keep_record(self._state, record)
+        except OSError as error:
+            log.warning(
+                "the record of the run cannot be written", file=str(self._state / RUN_FILE), reason=error.strerror
+            )

@@ -16,13 +16,14 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder, end_wish, move_aside
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.job.state import FAILED, RunNote, run_record
+from anabranch.crawler.job.state import FAILED, run_record
 from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.operate.listing import job_folders, listed, listed_databases, listed_jobs
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
 from anabranch.crawler.report.progress_log import LEGEND
+from anabranch.crawler.run.run_state import RunNote
 from anabranch.dedup.files.durable import checked_line
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.records import Candidate
