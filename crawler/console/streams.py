@@ -52,7 +52,7 @@ def event(kind: str, facts: Facts, place: str | None = None, *, is_first: bool =
     """The text of an event. `place` is its id; the first one tells how long a client waits before it comes back. Pure."""
     identity = "" if place is None else f"id: {place}\n"
     retry = f"retry: {_RETRY_MS}\n" if is_first else ""
-    return f"event: {kind}\n{retry}{identity}data: {json.dumps(facts)}\n\n"
+    return f"event: {kind}\ndata: {json.dumps(facts)}\n{identity}{retry}\n"
 
 
 async def status_events(find: Callable[[], tuple[str, Facts, bool]], every_s: float) -> AsyncIterator[str]:
