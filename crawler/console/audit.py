@@ -30,8 +30,8 @@ _MOST_CHARS = 300
 _MOST_ENTRIES = 20
 #: What stands in the place of a secret.
 MASK = "***"
-#: Keys with headers, and keys of secrets; `password_env` and the like name a variable.
-_HEADERS = frozenset({"headers", "header"})
+#: Keys whose tables have secrets as values, and keys of secrets; `password_env` and `secret_headers` name variables and files.
+_WITH_VALUES = frozenset({"headers", "header", "login_fields"})
 _SECRET = re.compile("(password|secret|token)s?", re.IGNORECASE)
 #: The user info of a URL, behind its scheme or without one.
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s'\"]*@|(?<![^\s'\"])[^/?#\s'\"@:]+:[^/?#\s'\"]*@")
@@ -89,7 +89,7 @@ def seeds_note(seeds: Sequence[str]) -> dict[str, object]:
 def masked(value: Any, name: str = "") -> Any:
     """The value without secrets. `name` is its key, which may have its section before it. Pure."""
     key = name.rpartition(".")[2].rstrip("+")
-    if key in _HEADERS:
+    if key in _WITH_VALUES:
         return _without_values(value)
     if _SECRET.fullmatch(key):
         return MASK

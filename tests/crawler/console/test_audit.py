@@ -62,6 +62,7 @@ def test_no_secret_is_noted(tmp_path):
     for url in ("http://ada:hush@a.test/", "http://hush@a.test/", "ada:hu@sh@a.test/", "HTTPS://:hush@a.test"):
         audit.note(WHO, "retry", "news", {"url": url, "sites": [{"surt": url, url: url}]}, f"{url!r} is refused")
     audit.note(WHO, "x", "news", {"password": "hush", "password_env": "NAME", "site": [{"headers": {"A": "hush"}}]})
+    audit.note(WHO, "x", "news", {"site": [{"login_fields": {"pin": "hush"}, "login_secrets": {"pin": "NAME"}}]})
     text = (tmp_path / "audit.jsonl").read_text()
     assert [word for word in ("hush", "hu@", "@sh") if word in text] == []
     assert [word for word in ("X-Key", "a.test", "NAME", "is refused") if word not in text] == []
