@@ -120,7 +120,7 @@ def _holder(request: Request) -> Holder:
         raise HTTPException(
             401, "no valid token; send the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
         )
-    setattr(request.state, IS_KNOWN, True)
+    request.scope.setdefault("state", {})[IS_KNOWN] = True
     if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
         raise HTTPException(403, f"the token {found.name} is read-only")
     return found
