@@ -113,6 +113,8 @@ MOST_TREE_BYTES = 16 << 20
 
 #: The tree of a document.
 Tree = LexborHTMLParser
+#: An element of it.
+Node = LexborNode
 
 
 def parsed(body: bytes, content_type: str) -> Tree:

@@ -173,7 +173,8 @@ class Fetcher:
             except ServiceAway as error:
                 if proxy is None or error.service != proxy_service(proxy.url):
                     raise
-                self._ways[proxy].is_away, away = True, error
+                self._ways[proxy].note_away()
+                away = error
         assert away is not None
         raise away
 

@@ -140,6 +140,10 @@ class ProxyWay:
             self._witnesses.note(place, now_s)
             self._doubted = None
 
+    def note_away(self) -> None:
+        """Note that it could not be used."""
+        self.is_away = True
+
     async def fault(self) -> str:
         """Why it cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used."""
         fault = await self._looks.fault()

@@ -1,10 +1,10 @@
-"""Logins by the form of a page: which form, what is sent, and where it may go."""
+"""Forms that are filled in: which form, what is sent, and where it may go."""
 
 from __future__ import annotations
 
 import pytest
 
-from anabranch.crawler.processors.login import Form, filled_form, may_send
+from anabranch.crawler.extract.forms import Form, filled_form, may_send
 from tests.rows import each_row
 
 URL = "https://a.test/in/login?next=%2F"
