@@ -35,8 +35,8 @@ SHARED = "dsbf"
 #: Filter -> its choices, by the names of `Choice`.
 CHOICES: Mapping[str, frozenset[str]] = {
     "smm": frozenset({"signature", "levels", "expected", "false_positive"}),
-    "dsbf": frozenset({"expected", "false_positive", "leaf_bits", "split_fan_out"}),
-    "both": frozenset({"signature", "levels", "expected", "false_positive", "leaf_bits", "split_fan_out"}),
+    "dsbf": frozenset({"expected", "false_positive", "leaf_kind", "leaf_bits", "split_fan_out"}),
+    "both": frozenset({"signature", "levels", "expected", "false_positive", "leaf_kind", "leaf_bits", "split_fan_out"}),
     "exact": frozenset({"signature", "levels", "expected"}),
     SIMILAR: frozenset({"expected", "false_positive", "features", "site_bound", "drop_query"}),
 }
@@ -52,6 +52,7 @@ class Choice:
     expected: int | None = None  #: keys
     #: Of each leaf of the DSBF, or of the similarity filter, or the fill of an SMM alone.
     false_positive: float | None = None
+    leaf_kind: str | None = None  #: of the DSBF
     leaf_bits: int | None = None  #: of the DSBF
     split_fan_out: int | None = None  #: of the DSBF
     features: tuple[str, ...] | None = None  #: of the similarity filter

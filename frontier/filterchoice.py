@@ -32,6 +32,7 @@ FILTER_PARAMETERS: Final[Mapping[str, str]] = {
     "filter": "mode",
     "signature": "signature",
     "levels": "levels",
+    "leaf_kind": "leaf_kind",
     "leaf_bits": "leaf_bits",
     "split_fan_out": "split_fan_out",
     "false_positive": "false_positive",
@@ -54,7 +55,8 @@ def filter_choice(settings: Mapping[str, Any]) -> FilterChoice:
         return checked_choice(mode)
     if levels := given.pop("levels", None):
         given["levels"] = tuple(levels)
-    given["signature"] = given.get("signature") or None
+    for name in ("signature", "leaf_kind"):
+        given[name] = given.get(name) or None
     return checked_choice(UniqParameters(**given))
 
 

@@ -56,6 +56,7 @@ class DedupCommand:
     false_positive: float | None = None
     signature: str | None = None
     levels: tuple[int, ...] | None = None
+    leaf_kind: str | None = None
     leaf_bits: int | None = None
     split_fan_out: int | None = None
     similar: str | None = None  #: the mode of a similarity filter before the filter
@@ -83,6 +84,7 @@ class DedupCommand:
             "--name": self.name,
             "--filter": self.kind,
             "--signature": self.signature,
+            "--leaf-kind": self.leaf_kind,
             "--features": self.features,
             "--similar": self.similar,
             "--similar-features": self.similar_features,
@@ -206,6 +208,7 @@ OPTIONS = {
     "false_positive": "--false-positive",
     "signature": "--signature",
     "levels": "--levels",
+    "leaf_kind": "--leaf-kind",
     "leaf_bits": "--leaf-bits",
     "split_fan_out": "--split-fan-out",
     "features": "--features",

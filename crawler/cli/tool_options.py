@@ -132,6 +132,14 @@ def dedup(
             metavar="N,N", parser=parse_levels, help="Of the SMM: bytes per level, as in 1,3 (default: by --expect)."
         ),
     ] = None,
+    leaf_kind: Annotated[
+        Text,
+        _FILTER(
+            metavar="KIND",
+            help="Of the DSBF: blocked (quick, the default of a new filter) or classic.",
+            autocompletion=completed_from("blocked", "classic"),
+        ),
+    ] = None,
     leaf_bits: Annotated[Whole, _FILTER(metavar="BITS", help="Of the DSBF: bits of a leaf (default 8388608).")] = None,
     split_fan_out: Annotated[
         Whole, _FILTER(metavar="N", help="Of the DSBF: children that a full leaf gets (default 4).")

@@ -78,7 +78,8 @@ LOCAL = frozenset(
     {"job.name", "job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "frontier.worker_lease"}
     | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
     | {"write.compression", "write.deflate", "write.zstd_dictionary"}
-    | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_bits", "dedup.split_fan_out"}
+    | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_kind", "dedup.leaf_bits"}
+    | {"dedup.split_fan_out"}
 )
 LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 #: Local keys that are not copied to other workers.

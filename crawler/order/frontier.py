@@ -157,6 +157,8 @@ class DedupSection(Section):
     #: Of the SMM: crc32, md5, sha1, xxh3, or package.module:function; empty: xxh3 for filter smm, else crc32.
     signature: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
     levels: tuple[Positive, ...] = ()  #: of the SMM: bytes of the signature that each level takes; none: by `expect`
+    #: Of the DSBF: blocked (all bits of a URL in one cache line), classic; empty: as in the job, for a new one blocked.
+    leaf_kind: Literal["", "blocked", "classic"] = ""
     leaf_bits: Positive = 1 << 23  #: of the DSBF: bits of a leaf, a power of two
     split_fan_out: Annotated[Count, Field(ge=2)] = 4  #: of the DSBF: children that a full leaf gets
     #: A stage before the filter: drop URLs that resemble accepted ones.

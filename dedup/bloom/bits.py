@@ -2,10 +2,10 @@
 
 `MemoryBits` and `MappedBits` hold the array, which can grow; `LeafBits` divides it into one slot per leaf.
 
-The file BITS: a header of 4096 bytes (magic, version, k, m, a stamp that ties it to one MANIFEST), then slot by slot. It
-is mapped while a filter works on mapped leaves, and written at a clean end by a filter that keeps its leaves in memory.
-The MANIFEST alone says whether its bits count (`restoring.py`). Numbers are little-endian; bit 0 of a leaf is the least
-significant one of its first byte.
+The file BITS: a header of 4096 bytes (magic, version, k, m, a stamp that ties it to one MANIFEST), then slot by slot. Its
+version is 1 for classic leaves and 2 for blocked ones. It is mapped while a filter works on mapped leaves, and written at a
+clean end by a filter that keeps its leaves in memory. The MANIFEST alone says whether its bits count (`restoring.py`).
+Numbers are little-endian; bit 0 of a leaf is the least significant one of its first byte.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from anabranch.dedup.bloom.formulas import BLOCK_BITS, BLOCKED, CLASSIC, LEAF_KINDS
 from anabranch.dedup.files.durable import descriptor, store_full_errors, sync_file, write_all
 from anabranch.dedup.files.mapped import allocate_pages
 from anabranch.dedup.keys import BoolArray, ByteArray, Fingerprints, IntArray, map_hashes, map_hashes_of
@@ -40,9 +41,10 @@ _NOTHING: ByteArray = np.zeros(0, dtype=np.uint8)
 class BitStorage:
     """The bytes of a filter's leaves while it is open; they keep their content while they become more."""
 
-    def __init__(self, path: Path, leaf_bits: int, hashes: int) -> None:
+    def __init__(self, path: Path, leaf_bits: int, hashes: int, kind: str = CLASSIC) -> None:
         self._path = path
         self._shape = leaf_bits, hashes
+        self._version = VERSION + LEAF_KINDS[kind]
         self._map: mmap.mmap | None = None
         self.data: ByteArray = _NOTHING  #: all bytes; another array after `extend`, so do not hold on to it
 
@@ -80,7 +82,7 @@ class BitStorage:
 
     def _header(self, stamp: bytes) -> bytes:
         leaf_bits, hashes = self._shape
-        return _HEADER.pack(_MAGIC, VERSION, hashes, leaf_bits, stamp).ljust(HEADER_BYTES, b"\0")
+        return _HEADER.pack(_MAGIC, self._version, hashes, leaf_bits, stamp).ljust(HEADER_BYTES, b"\0")
 
 
 class MemoryBits(BitStorage):
@@ -186,12 +188,84 @@ class MappedBits(BitStorage):
 STORAGES: dict[str, type[MemoryBits] | type[MappedBits]] = {"memory": MemoryBits, "mapped": MappedBits}
 
 
-def bits_of(elements: Fingerprints, leaf_bits: int, hashes: int) -> BoolArray:
+class ClassicPositions:
+    """Positions all over the leaf: (first + i * second) mod m, of the two hashes of `map_hashes`."""
+
+    def __init__(self, leaf_bits: int, hashes: int) -> None:
+        self._mask = leaf_bits - 1
+        self._hashes = hashes
+        self._steps: IntArray = np.arange(hashes, dtype=np.int64)[:, None]
+
+    def of(self, elements: Fingerprints) -> IntArray:
+        """Numbers of bits in the leaf, for every hash (rows) and element (columns)."""
+        first, second = map_hashes(elements)
+        positions = second * self._steps
+        positions += first
+        positions &= self._mask
+        return positions
+
+    def of_one(self, element: int) -> Iterator[int]:
+        """`of` one element."""
+        position, step = map_hashes_of(element)
+        for _ in range(self._hashes):
+            yield position & self._mask
+            position += step
+
+
+#: The golden ratio of 2^64, as of Fibonacci hashing (Knuth, volume 3, section 6.4); RocksDB's FastLocalBloom steps by it, too.
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK_64 = (1 << 64) - 1
+_BLOCK_SHIFT = BLOCK_BITS.bit_length() - 1
+
+
+class BlockedPositions:
+    """Positions in one block. The lowest bits of the fingerprint choose it; position i is the top 9 bits of low * golden^i.
+
+    `low` is the fingerprint's low half, in which LocHash has no part. Steps of one width, as in a classic leaf, would give
+    each block 2^17 patterns at most: too few for the rate.
+    """
+
+    def __init__(self, leaf_bits: int, hashes: int) -> None:
+        self._last = leaf_bits // BLOCK_BITS - 1
+        self._hashes = hashes
+        factors = [pow(_GOLDEN, step, 1 << 64) for step in range(hashes)]
+        self._factors = np.array(factors, dtype=np.uint64)[:, None]
+        self._mask, self._top = np.uint64(self._last), np.uint64(64 - _BLOCK_SHIFT)
+
+    def blocks(self, elements: Fingerprints) -> IntArray:
+        """The number of each element's block."""
+        return (elements[:, 1] & self._mask).view(np.int64)
+
+    def of(self, elements: Fingerprints) -> IntArray:
+        """Numbers of bits in the leaf, for every hash (rows) and element (columns)."""
+        mixed = elements[:, 1] * self._factors
+        mixed >>= self._top
+        positions = mixed.view(np.int64)
+        positions += self.blocks(elements) << _BLOCK_SHIFT
+        return positions
+
+    def of_one(self, element: int) -> Iterator[int]:
+        """`of` one element."""
+        mixed = element & _MASK_64
+        first = (mixed & self._last) << _BLOCK_SHIFT
+        for _ in range(self._hashes):
+            yield first + (mixed >> 64 - _BLOCK_SHIFT)
+            mixed = mixed * _GOLDEN & _MASK_64
+
+
+#: By kind of leaf.
+POSITIONS: dict[str, type[ClassicPositions] | type[BlockedPositions]] = {
+    CLASSIC: ClassicPositions,
+    BLOCKED: BlockedPositions,
+}
+
+
+def bits_of(elements: Fingerprints, leaf_bits: int, hashes: int, kind: str = CLASSIC) -> BoolArray:
     """The bits of a leaf that holds exactly the elements."""
-    first, second = map_hashes(elements)
+    positions = POSITIONS[kind](leaf_bits, hashes)
     bits = np.zeros(leaf_bits, dtype=np.bool_)
-    for step in range(hashes):
-        bits[(first + second * step) & (leaf_bits - 1)] = True
+    for start in range(0, len(elements), _LOOKED_UP_AT_ONCE):
+        bits[positions.of(elements[start : start + _LOOKED_UP_AT_ONCE])] = True
     return bits
 
 
@@ -205,12 +279,14 @@ class LeafBits:
     Bit 0 is the least significant one of a byte. A dropped slot is used again; else the storage grows by a quarter.
     """
 
-    def __init__(self, leaf_bits: int, hashes: int, slots: int = 1, storage: BitStorage | None = None) -> None:
-        self._leaf_bits = leaf_bits
+    def __init__(
+        self, leaf_bits: int, hashes: int, slots: int = 1, storage: BitStorage | None = None, kind: str = CLASSIC
+    ) -> None:
+        self._shape = leaf_bits, hashes, kind
         self._leaf_bytes = leaf_bits // 8
-        self._steps: IntArray = np.arange(hashes, dtype=np.int64)[:, None]
+        self._positions = POSITIONS[kind](leaf_bits, hashes)
         #: By default in memory, and never saved.
-        self._storage = storage or MemoryBits(Path(BITS_FILE), leaf_bits, hashes)
+        self._storage = storage or MemoryBits(Path(BITS_FILE), leaf_bits, hashes, kind)
         if slots > self._slots():
             self._storage.extend(slots * self._leaf_bytes)
         self._dropped: list[int] = []  # free slots; `take` clears their bits
@@ -253,35 +329,35 @@ class LeafBits:
     def unseen(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
         """True where the element has a clear bit in its slot."""
         if len(elements) <= _LOOKED_UP_AT_ONCE:
-            return self._are_clear(*self._positions(slots, elements))
+            return self._are_clear(*self._places(slots, elements))
         parts = [slice(start, start + _LOOKED_UP_AT_ONCE) for start in range(0, len(elements), _LOOKED_UP_AT_ONCE)]
-        return np.concatenate([self._are_clear(*self._positions(slots[part], elements[part])) for part in parts])
+        return np.concatenate([self._are_clear(*self._places(slots[part], elements[part])) for part in parts])
 
     def is_unseen(self, slot: int, element: int) -> bool:
         """True if the element has a clear bit in the slot."""
         held = self._storage.data.item
-        return any(not held(place) & bit for place, bit in self._positions_of(slot, element))
+        return any(not held(place) & bit for place, bit in self._places_of(slot, element))
 
     def mark(self, slots: IntArray, elements: Fingerprints) -> BoolArray:
         """Set the elements' bits; True where one was clear before the batch. Cost: 90 bytes per element for a moment."""
         if len(elements) <= _LOOKED_UP_AT_ONCE:
-            positions = self._positions(slots, elements)
-            new = self._are_clear(*positions)
+            places = self._places(slots, elements)
+            new = self._are_clear(*places)
             if new.any():
-                self._set(*positions)
+                self._set(*places)
             return new
         parts = [slice(start, start + _LOOKED_UP_AT_ONCE) for start in range(0, len(elements), _LOOKED_UP_AT_ONCE)]
-        all_positions = [self._positions(slots[part], elements[part]) for part in parts]
-        new = np.concatenate([self._are_clear(*positions) for positions in all_positions])
-        for positions in all_positions:
-            self._set(*positions)
+        all_places = [self._places(slots[part], elements[part]) for part in parts]
+        new = np.concatenate([self._are_clear(*places) for places in all_places])
+        for places in all_places:
+            self._set(*places)
         return new
 
     def mark_one(self, slot: int, element: int) -> bool:
         """Set the element's bits; True if one was clear."""
         data = self._storage.data
         held = data.item
-        clear = [(place, bit) for place, bit in self._positions_of(slot, element) if not held(place) & bit]
+        clear = [(place, bit) for place, bit in self._places_of(slot, element) if not held(place) & bit]
         for place, bit in clear:
             data[place] = held(place) | bit
         return bool(clear)
@@ -307,30 +383,25 @@ class LeafBits:
             data[places] |= bits
             missing = (data[places] & bits) == 0
 
-    def _positions(self, slots: IntArray, elements: Fingerprints) -> tuple[IntArray, ByteArray]:
+    def _places(self, slots: IntArray, elements: Fingerprints) -> tuple[IntArray, ByteArray]:
         """Byte in the storage and bit in it, for every hash (rows) and element (columns)."""
-        first, second = map_hashes(elements)
-        places = second * self._steps
-        places += first
-        places &= self._leaf_bits - 1
+        places = self._positions.of(elements)
         shifts = places.astype(np.uint8)
         shifts &= 7
         places >>= 3
         places += slots * self._leaf_bytes
         return places, shifts
 
-    def _positions_of(self, slot: int, element: int) -> Iterator[tuple[int, int]]:
+    def _places_of(self, slot: int, element: int) -> Iterator[tuple[int, int]]:
         """Byte in the storage and value of the bit in it, for every hash of one element."""
-        position, step = map_hashes_of(element)
-        start, mask = slot * self._leaf_bytes, self._leaf_bits - 1
-        for _ in range(len(self._steps)):
-            bit = position & mask
-            yield start + (bit >> 3), 1 << (bit & 7)
-            position += step
+        start = slot * self._leaf_bytes
+        for position in self._positions.of_one(element):
+            yield start + (position >> 3), 1 << (position & 7)
 
     def _image(self, elements: Fingerprints) -> ByteArray:
         """The bytes of a leaf that holds exactly the elements."""
-        return np.packbits(bits_of(elements, self._leaf_bits, len(self._steps)), bitorder="little")
+        leaf_bits, hashes, kind = self._shape
+        return np.packbits(bits_of(elements, leaf_bits, hashes, kind), bitorder="little")
 
     def _slice(self, slot: int) -> ByteArray:
         return self._storage.data[slot * self._leaf_bytes : (slot + 1) * self._leaf_bytes]

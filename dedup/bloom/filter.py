@@ -6,6 +6,7 @@ there. Each leaf also logs its elements, so that it can be split and rebuilt: bi
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ from typing import Self
 
 import numpy as np
 
-from anabranch.dedup.bloom.bits import BITS_FILE, STAMP_BYTES, STORAGES
-from anabranch.dedup.bloom.formulas import DsbfParameters
+from anabranch.dedup.bloom.bits import BITS_FILE, STAMP_BYTES, STORAGES, BlockedPositions
+from anabranch.dedup.bloom.formulas import BLOCK_BITS, DsbfParameters, block_rates
 from anabranch.dedup.bloom.log import LeafLogs
 from anabranch.dedup.bloom.restoring import Image, restore
 from anabranch.dedup.bloom.splitting import Split, Splitter
@@ -38,6 +39,29 @@ def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) ->
         raise InvariantBroken(f"{name} holds {len(elements)} elements, {count} were counted")
     if not table.leaves.agrees(int(table.nodes.slots[node]), elements):
         raise InvariantBroken(f"{name} and the bits of its leaf disagree")
+
+
+#: With fewer blocks chance alone may load a leaf unevenly.
+_MANY_BLOCKS = 1024
+_DEVIATIONS = 6
+
+
+def check_loads(parameters: DsbfParameters, elements: Fingerprints, name: Path) -> None:
+    """The rate of a blocked leaf that holds these elements, by the load of each block, is f at most, but for chance.
+
+    A leaf that is as deep as it may be, and one of few blocks, is not judged.
+    """
+    blocks = parameters.leaf_bits // BLOCK_BITS
+    if not parameters.is_blocked or blocks < _MANY_BLOCKS or len(elements) > parameters.capacity:
+        return
+    loads = np.bincount(BlockedPositions(parameters.leaf_bits, parameters.hashes).blocks(elements), minlength=blocks)
+    rates = block_rates(parameters.hashes, loads)
+    rate, chance = float(rates.mean()), _DEVIATIONS * float(rates.std()) / math.sqrt(blocks)
+    if rate > parameters.false_positive + chance:
+        bound = parameters.false_positive
+        raise InvariantBroken(
+            f"{name}: its elements load the blocks so unevenly that the rate is {rate:.2g}, not {bound}"
+        )
 
 
 def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path) -> None:
@@ -86,7 +110,9 @@ class Dsbf(Closing):
         self._parameters = parameters
         self._lock = lock
         self._logs = LeafLogs(folder, parameters)
-        self._storage = STORAGES[leaves](folder / BITS_FILE, parameters.leaf_bits, parameters.hashes)
+        self._storage = STORAGES[leaves](
+            folder / BITS_FILE, parameters.leaf_bits, parameters.hashes, parameters.leaf_kind
+        )
         self._syncing = threading.Lock()  # one sync at a time, and none after the end
         self._is_torn = False  # a call that marks was broken off: bits and logs may differ
         self.is_closed = False
@@ -213,7 +239,9 @@ class Dsbf(Closing):
             logs.flush()
             logs.require(logs.lengths())
             for leaf in table.tree.leaves:
-                check_node(table, leaf, logs.read(leaf), logs.path(leaf))
+                logged = logs.read(leaf)
+                check_node(table, leaf, logged, logs.path(leaf))
+                check_loads(self._parameters, distinct(logged), logs.path(leaf))
             for split in self._splitter.splits:
                 check_split(table, split, logs.read(split.node), logs.path(split.node))
             if table.elements != (total := int(table.nodes.counts.sum())):

@@ -1,6 +1,7 @@
 """The elements of each leaf: one append-only file of fingerprints per leaf, from which it is split and rebuilt.
 
-File `leaf-<number>.log`: a header of 64 bytes (magic, version, parameters, leaf), then 16 bytes an element (`keys.py`).
+File `leaf-<number>.log`: a header of 64 bytes (magic, version, parameters, leaf), then 16 bytes an element (`keys.py`). The
+version is 1 for classic leaves and 2 for blocked ones.
 Appends are collected in memory and written in larger pieces. Descriptors are opened for each piece, so that thousands of
 leaves need none. The log of a splitting leaf is frozen: it never changes again.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.bloom.formulas import DsbfParameters
+from anabranch.dedup.bloom.formulas import LEAF_KINDS, DsbfParameters
 from anabranch.dedup.errors import CUT_OFF, FormatMismatch
 from anabranch.dedup.files.durable import descriptor, replace_file, store_full_errors, sync_path, write_all, write_file
 from anabranch.dedup.keys import FINGERPRINT_BYTES, Fingerprints, IntArray, from_bytes, to_bytes
@@ -200,7 +201,8 @@ class LeafLogs:
 
     def _header(self, leaf: int) -> bytes:
         given = self._parameters
-        numbers = (VERSION, given.hashes, given.leaf_bits, given.expected, given.split_fan_out, given.false_positive)
+        version = VERSION + LEAF_KINDS[given.leaf_kind]
+        numbers = (version, given.hashes, given.leaf_bits, given.expected, given.split_fan_out, given.false_positive)
         return _HEADER.pack(_MAGIC, *numbers, leaf)
 
     def _require_header(self, path: Path, leaf: int, header: bytes) -> None:

@@ -136,7 +136,11 @@ def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -
         return None
     if not storage.load(image.size, image.stamp, image.checksum):
         return None
-    return LeafBits(parameters.leaf_bits, parameters.hashes, storage=storage)
+    return _leaves(parameters, image.size // (parameters.leaf_bits // 8), storage)
+
+
+def _leaves(parameters: DsbfParameters, slots: int, storage: BitStorage) -> LeafBits:
+    return LeafBits(parameters.leaf_bits, parameters.hashes, slots, storage, parameters.leaf_kind)
 
 
 def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, storage: BitStorage) -> Restored:
@@ -144,7 +148,7 @@ def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, s
     tree = manifest.tree
     storage.begin()
     slots = len(tree.leaves) + len(manifest.splitting)
-    table = LeafTable(parameters, tree, LeafBits(parameters.leaf_bits, parameters.hashes, slots, storage))
+    table = LeafTable(parameters, tree, _leaves(parameters, slots, storage))
     strays = 0
     for leaf in tree.leaves:
         found = logs.open(leaf)

@@ -89,6 +89,8 @@ class SharedDsbf(Closing):
         servers asked. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys), StoreUnavailable,
         StoreFull.
         """
+        if parameters is not None and parameters.is_blocked:
+            raise BadParameters("leaf_kind is 'blocked'; leaves in Redis are classic")
         try:
             from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
         except ModuleNotFoundError as error:

@@ -16,7 +16,8 @@ element is in the log of a leaf, or in that of a splitting node at `moved` or la
 File MANIFEST, JSON: `magic`, `version`, `parameters`, the arrays `fan_out` and `first_child` of `tree.py`, `splitting`
 (pairs: a splitting node, and how many elements of its log are durably in the logs below it; the oldest split first) and
 `image`, null or the record of `restoring.Image`. A node without children is a leaf; one with children is SPLITTING if it
-is listed there, else INNER. The file is replaced at once, so it is always one whole state.
+is listed there, else INNER. The file is replaced at once, so it is always one whole state. Its version is 2, and 3 if the
+leaves are blocked; then `parameters` has `leaf_kind`, too.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.bloom.formulas import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.bloom.formulas import LEAF_KINDS, MOVES_PER_KEY, DsbfParameters
 from anabranch.dedup.bloom.log import LeafLogs
 from anabranch.dedup.bloom.table import LeafTable
 from anabranch.dedup.bloom.tree import Tree
@@ -67,6 +68,7 @@ def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
     if not path.exists():
         return None
     found = read_record(path)
+    _require_kind(path, found, parameters)
     _format(parameters).require(path, found)
     try:
         return _manifest(found)
@@ -92,7 +94,16 @@ def _manifest(found: dict[str, object]) -> Manifest:
 
 
 def _format(parameters: DsbfParameters) -> Format:
-    return Format(magic=_MANIFEST_MAGIC, version=_MANIFEST_VERSION, parameters=asdict(parameters))
+    version = _MANIFEST_VERSION + LEAF_KINDS[parameters.leaf_kind]
+    return Format(magic=_MANIFEST_MAGIC, version=version, parameters=parameters.record())
+
+
+def _require_kind(path: Path, found: dict[str, object], parameters: DsbfParameters) -> None:
+    """Raise FormatMismatch if the leaves are of another kind that this program knows: the versions would say less."""
+    for kind, step in LEAF_KINDS.items():
+        if kind != parameters.leaf_kind and found.get("version") == _MANIFEST_VERSION + step:
+            differs = f"leaf_kind is {kind!r} in the folder, {parameters.leaf_kind!r} here"
+            raise FormatMismatch(f"{path} was made with other parameters: {differs}")
 
 
 #: Elements that are due before any is moved, unless they are a split's last: a step has a fixed cost, which to move
@@ -100,7 +111,7 @@ def _format(parameters: DsbfParameters) -> Format:
 MOVE_AT_LEAST = 2048
 #: Elements that are read, descended and logged in one step; with more its arrays outgrow the processor's cache.
 _MOVE_AT_ONCE = 4096
-#: A batch is taken in steps of this part of `split_above`, so that one step never fills a leaf beyond its capacity.
+#: A batch is taken in steps of at most this part of `split_above`, so that one step never fills a leaf beyond its capacity.
 _STEPS_PER_LEAF = 40
 _SMALLEST_STEP = 16
 
@@ -145,7 +156,8 @@ class Splitter:
         self._parameters = parameters
         self._logs = logs
         self._table = table
-        self._step = max(_SMALLEST_STEP, parameters.split_above // _STEPS_PER_LEAF)
+        room = parameters.capacity - parameters.split_above
+        self._step = max(_SMALLEST_STEP, min(parameters.split_above // _STEPS_PER_LEAF, room))
         self._splits = list(splits)
         self._moving = deque(split for split in splits if split.moved < split.length)  # those that are not drained
         self._ended: list[int] = []  # nodes; their logs are to be removed

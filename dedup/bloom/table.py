@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from anabranch.dedup.bloom.bits import LeafBits
-from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
+from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.tree import DEEPEST, Tree
 from anabranch.dedup.keys import BoolArray, Fingerprints, IntArray
 
@@ -62,11 +62,11 @@ class Nodes:
 
         The rates of the nodes that a query asks add up. Another thread may extend the nodes: `tree` may be the one before.
         """
-        m, k, above = parameters.leaf_bits, parameters.hashes, self.above
+        above = self.above
         leaves = np.flatnonzero(tree.fan_out == 0)
-        rates = false_positive_rates(m, k, self.counts[leaves])
+        rates = parameters.rates(self.counts[leaves])
         if above is not None:
-            above, of_node = np.append(above, NONE), np.append(false_positive_rates(m, k, self.loads), 0)
+            above, of_node = np.append(above, NONE), np.append(parameters.rates(self.loads), 0)
             nodes = above[leaves]
             while (nodes != NONE).any():  # at NONE, the last place, the rate is 0 and the next node NONE again
                 rates += of_node[nodes]

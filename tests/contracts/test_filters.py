@@ -41,20 +41,26 @@ Open = Callable[[Path], Filter]
 SHAPE = UniqParameters(levels=(1, 2), expected=0, false_positive=1e-5, leaf_bits=1 << 12, split_fan_out=2)
 
 
-def in_mode(mode: str, leaves: str = "memory") -> Open:
-    return lambda folder: UniqFilter.open(folder, replace(SHAPE, mode=mode), leaves)
+CLASSIC = replace(SHAPE, leaf_kind="classic")
+
+
+def in_mode(mode: str, leaves: str = "memory", shape: UniqParameters = SHAPE) -> Open:
+    return lambda folder: UniqFilter.open(folder, replace(shape, mode=mode), leaves)
 
 
 FILTERS: dict[str, Open] = {
     "smm": lambda folder: Smm.open(folder, levels=(1, 2)),
     "smm of three levels": lambda folder: Smm.open(folder, "md5", (1, 1, 3)),
-    "dsbf": lambda folder: Dsbf.open(folder, SHAPE.dsbf),
-    "dsbf, leaves mapped": lambda folder: Dsbf.open(folder, SHAPE.dsbf, "mapped"),
+    "dsbf of blocked leaves": lambda folder: Dsbf.open(folder, SHAPE.dsbf),
+    "dsbf of blocked leaves, mapped": lambda folder: Dsbf.open(folder, SHAPE.dsbf, "mapped"),
+    "dsbf of classic leaves": lambda folder: Dsbf.open(folder, CLASSIC.dsbf),
+    "dsbf of classic leaves, mapped": lambda folder: Dsbf.open(folder, CLASSIC.dsbf, "mapped"),
     "exact index": lambda folder: ExactIndex.open(folder, tail_elements=8),
     "uniq, mode smm": in_mode("smm"),
     "uniq, mode dsbf": in_mode("dsbf"),
     "uniq, mode both": in_mode("both"),
     "uniq, mode both, leaves mapped": in_mode("both", "mapped"),
+    "uniq, mode both, classic leaves": in_mode("both", shape=CLASSIC),
     "uniq, mode exact": in_mode("exact"),
 }
 

@@ -15,13 +15,13 @@ from tests.acceptance.blocking import Process
 from tests.acceptance.forkserver import DEDUP
 
 ROOT = Path(__file__).resolve().parents[2]
-PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
+SHAPE = "mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096, leaf_kind=sys.argv[4]"
 
 MARKER = f"""
 import sys
 from pathlib import Path
 from anabranch.dedup import UniqFilter, UniqParameters
-uniq = UniqFilter.open(Path(sys.argv[1]), {PARAMETERS})
+uniq = UniqFilter.open(Path(sys.argv[1]), UniqParameters({SHAPE}))
 for start in range(int(sys.argv[2]), 10**9, 50):
     uniq.mark([b"%d" % i for i in range(start, start + 50)])
     if start % 500 == 450:
@@ -79,20 +79,22 @@ smm.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["both", "exact"])
-def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "kind"), [("both", "blocked"), ("both", "classic"), ("exact", "blocked")])
+def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str, kind: str) -> None:
     """A process that marks and syncs is killed, four times over one folder, amid splits: nothing synced is lost.
 
     In mode exact what was never marked is new, all of it.
     """
     synced = 0
     for lines in (1, 3, 8, 13):
-        command = ["-c", MARKER, str(tmp_path / "u"), str(synced), mode]
+        command = ["-c", MARKER, str(tmp_path / "u"), str(synced), mode, kind]
         with Process(command, cwd=ROOT, stderr=None, preload=DEDUP) as child:
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()
-        parameters = UniqParameters(mode=mode, levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)
+        parameters = UniqParameters(
+            mode=mode, levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096, leaf_kind=kind
+        )
         with UniqFilter.open(tmp_path / "u", parameters) as uniq:
             assert not uniq.unseen([b"%d" % i for i in range(synced)]).any()
             assert mode != "exact" or uniq.unseen([b"never %d" % i for i in range(20_000)]).all()

@@ -31,6 +31,7 @@ CHOSEN: dict[str, Choice] = {
 }
 #: A value other than the chosen one.
 OTHERS: dict[str, Any] = {
+    "leaf_kind": "classic",
     "leaf_bits": 1 << 12,
     "split_fan_out": 2,
     "signature": "sha1",

@@ -114,6 +114,7 @@ def test_where_there_is_no_filter_nothing_is_recorded(tmp_path: Path) -> None:
             "its parameters are not those of a filter",
         ),
         ({"parameters": {"mode": "both"}}, "parameters"),
+        ({"version": 2}, "its parameters are not those of a filter"),
         (
             {"parameters": dict(GIVEN.format.parameters) | {"false_positive": "x"}},
             "its parameters are not those of a filter",
@@ -538,7 +539,30 @@ def test_without_parameters_a_filter_goes_on_with_its_own(tmp_path: Path) -> Non
     UniqFilter.open(tmp_path / "new").close()
     found = recorded(tmp_path / "new")
     default = UniqParameters()
-    assert found == replace(default, signature=default.smm_signature, levels=default.smm_levels)
+    assert found == replace(
+        default, signature=default.smm_signature, levels=default.smm_levels, leaf_kind=default.dsbf_leaf_kind
+    )
+
+
+@pytest.mark.parametrize("mode", ["dsbf", "both"])
+def test_a_filter_keeps_the_leaves_that_it_was_made_with(tmp_path: Path, mode: str) -> None:
+    """A new one has blocked leaves. One of an earlier version has classic ones; its files stay as they were."""
+    asked = replace(SMALL, mode=mode)
+    for name, kind in (("old", "classic"), ("new", None)):
+        with UniqFilter.open(tmp_path / name, replace(asked, leaf_kind=kind)) as seen:
+            seen.mark(keys(0, 200))
+    for _ in range(2):
+        for name, version, kind in (("old", 2, None), ("new", 3, "blocked")):
+            record = json.loads((tmp_path / name / "FORMAT").read_text())
+            assert (record["version"], record["parameters"].get("leaf_kind")) == (version, kind)
+            with UniqFilter.open(tmp_path / name, asked) as seen:
+                assert not seen.unseen(keys(0, 200)).any()
+                seen.mark(keys(200, 400))
+                seen.check()
+    for name, here, there in (("old", "blocked", "classic"), ("new", "classic", "blocked")):
+        with pytest.raises(FormatMismatch, match=f"leaf_kind is '{there}' there, '{here}' here"):
+            UniqFilter.open(tmp_path / name, replace(asked, leaf_kind=here))
+    assert replace(asked, leaf_bits=256).dsbf.leaf_kind == "classic"
 
 
 @pytest.mark.parametrize("expected", [1_000, 50_000, 10_000_000])
@@ -689,7 +713,7 @@ def test_the_answers_add_up(tmp_path: Path, mode: str) -> None:
 def test_a_filter_that_begins_with_too_many_leaves_is_refused(tmp_path: Path) -> None:
     """It would make files for hours, and then find no memory. Nothing is left behind."""
     many = UniqParameters(expected=10**12)
-    with pytest.raises(BadParameters, match=r"expected is 1000000000000; it asks for 1,774,020 leaves .* expect fewer"):
+    with pytest.raises(BadParameters, match=r"expected is 1000000000000; it asks for 1,891,816 leaves .* expect fewer"):
         UniqFilter.open(tmp_path / "u", many)
     assert not (tmp_path / "u").exists()
     assert UniqParameters(mode="exact", expected=10**12).format is not None

@@ -77,7 +77,8 @@ def failing(folder: Path) -> LinesFilter:
             {"filter": "smm", "levels": [1, 1], "signature": "xxh3"},
             UniqParameters(mode="smm", levels=(1, 1), signature="xxh3-64"),
         ),
-        ({"filter": "both", "levels": ()}, UniqParameters()),
+        ({"filter": "both", "levels": (), "leaf_kind": ""}, UniqParameters()),
+        ({"leaf_kind": "classic"}, UniqParameters(leaf_kind="classic")),
         (
             {"leaf_bits": 1024, "split_fan_out": 2, "false_positive": 0.1, "expect": 9},
             UniqParameters(leaf_bits=1024, split_fan_out=2, false_positive=0.1, expected=9),

@@ -105,6 +105,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = MappingProxyType(
             "filter": (_WORD, _FILTER, "filter"),
             "signature": (_WORD, _FILTER, "signature"),
             "levels": (_WHOLES, _FILTER, "levels"),
+            "leaf_kind": (_WORD, _FILTER, "leaf_kind"),
             "leaf_bits": (_WHOLE, _FILTER, "leaf_bits"),
             "split_fan_out": (_WHOLE, _FILTER, "split_fan_out"),
             "false_positive": (_NUMBER, _FILTER, "false_positive"),

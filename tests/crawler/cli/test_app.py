@@ -104,7 +104,7 @@ NO_FLAGS = {
     *("modules", "processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
-    *("filter", "exact", "expect", "false_positive", "signature", "levels", "leaf_bits", "split_fan_out"),
+    *("filter", "exact", "expect", "false_positive", "signature", "levels", "leaf_kind", "leaf_bits", "split_fan_out"),
     *("leaves", "leaves_name", "similar_features", "similar_false_positive"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.dedup.bloom import bits
-from anabranch.dedup.bloom.bits import HEADER_BYTES, LeafBits, MappedBits, MemoryBits
+from anabranch.dedup.bloom.bits import HEADER_BYTES, BlockedPositions, LeafBits, MappedBits, MemoryBits, bits_of
+from anabranch.dedup.bloom.formulas import BLOCKED, CLASSIC, LEAF_KINDS
 from anabranch.dedup.errors import StoreFull
 from anabranch.dedup.keys import fingerprint, fingerprints
 
@@ -122,41 +123,48 @@ def test_a_stamp_follows_the_bits(path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not MappedBits(path, 64, 3).load(64, b"t" * 16, None)
 
 
-M, K = 256, 3
+M, K = 1024, 3
 
 
-def positions(key: bytes) -> set[int]:
+def positions(key: bytes, kind: str) -> set[int]:
     whole = fingerprint(key)
     mask = (1 << 40) - 1
-    return {((whole & mask) + i * (whole >> 40 & mask | 1)) % M for i in range(K)}
+    if kind == CLASSIC:
+        return {((whole & mask) + i * (whole >> 40 & mask | 1)) % M for i in range(K)}
+    low = whole % 2**64
+    return {low % (M // 512) * 512 + (low * 0x9E3779B97F4A7C15**i % 2**64 >> 55) for i in range(K)}
 
 
 @settings(deadline=None)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=15), max_size=6))
-def test_slots_are_bloom_filters_of_their_own(batches: list[list[tuple[int, int]]]) -> None:
-    """Against sets of positions by the formula of double hashing: what is unseen, and what was new."""
-    arena = LeafBits(M, K)
+@given(
+    st.sampled_from(sorted(LEAF_KINDS)),
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), max_size=15), max_size=6),
+)
+def test_slots_are_bloom_filters_of_their_own(kind: str, batches: list[list[tuple[int, int]]]) -> None:
+    """Against sets of positions by the formula of the kind of leaf: what is unseen, and what was new."""
+    arena = LeafBits(M, K, kind=kind)
     slots = [arena.take() for _ in range(3)]
     model: list[set[int]] = [set(), set(), set()]
     members: list[list[bytes]] = [[], [], []]
     for batch in batches:
         keys = [b"%d" % number for _, number in batch]
         where = np.array([slots[leaf] for leaf, _ in batch], dtype=np.int64)
-        new = [not positions(key) <= model[leaf] for key, (leaf, _) in zip(keys, batch, strict=True)]
+        new = [not positions(key, kind) <= model[leaf] for key, (leaf, _) in zip(keys, batch, strict=True)]
         assert arena.unseen(where, fingerprints(keys)).tolist() == new
         assert arena.mark(where, fingerprints(keys)).tolist() == new
         for key, (leaf, _) in zip(keys, batch, strict=True):
-            model[leaf] |= positions(key)
+            model[leaf] |= positions(key, kind)
             members[leaf].append(key)
     for leaf, slot in enumerate(slots):
         assert arena.agrees(slot, fingerprints(members[leaf]))
+        assert set(np.flatnonzero(bits_of(fingerprints(members[leaf]), M, K, kind)).tolist()) == model[leaf]
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60)), max_size=60))
-def test_one_element_goes_the_same_way_as_a_batch(steps: list[tuple[int, int]]) -> None:
+@given(st.sampled_from(sorted(LEAF_KINDS)), st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60)), max_size=60))
+def test_one_element_goes_the_same_way_as_a_batch(kind: str, steps: list[tuple[int, int]]) -> None:
     """Asking and marking one by one, as numbers, gives the answers and bits of batches of one."""
-    one, many = LeafBits(M, K), LeafBits(M, K)
+    one, many = LeafBits(M, K, kind=kind), LeafBits(M, K, kind=kind)
     slots = [(one.take(), many.take()) for _ in range(2)]
     for leaf, number in steps:
         key = b"%d" % number
@@ -166,6 +174,28 @@ def test_one_element_goes_the_same_way_as_a_batch(steps: list[tuple[int, int]]) 
         assert not one.is_unseen(slot, fingerprint(key))
     for leaf, (slot, _) in enumerate(slots):
         assert one.agrees(slot, fingerprints([b"%d" % number for where, number in steps if where == leaf]))
+
+
+def test_a_blocked_leaf_has_all_bits_of_an_element_in_one_cache_line() -> None:
+    """512 bits, from a multiple of 64 bytes on; each block gets its share of the elements, and each bit of a block."""
+    elements = fingerprints([b"%d" % number for number in range(50_000)])
+    layout = BlockedPositions(1 << 15, 9)
+    found = layout.of(elements)
+    assert (found // 512 == layout.blocks(elements)).all()
+    loads = np.bincount(layout.blocks(elements), minlength=64)
+    assert abs(loads - 50_000 / 64).max() < 5 * (50_000 / 64) ** 0.5
+    for row in found % 512:
+        assert abs(np.bincount(row, minlength=512) - 50_000 / 512).max() < 6 * (50_000 / 512) ** 0.5
+
+
+def test_the_bits_of_another_kind_of_leaf_are_not_taken(path: Path) -> None:
+    """The version of the file says which kind its bits are of."""
+    for kind, other in ((CLASSIC, BLOCKED), (BLOCKED, CLASSIC)):
+        storage = MemoryBits(path, 512, 3, kind)
+        storage.extend(64)
+        checksum = storage.save(b"s" * 16)
+        assert MemoryBits(path, 512, 3, kind).load(64, b"s" * 16, checksum)
+        assert not MemoryBits(path, 512, 3, other).load(64, b"s" * 16, checksum)
 
 
 def test_many_elements_with_bits_in_one_byte_are_all_set() -> None:

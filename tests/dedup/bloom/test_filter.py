@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.dedup.bloom.bits import LeafBits
-from anabranch.dedup.bloom.filter import Dsbf, check_node, check_split
-from anabranch.dedup.bloom.formulas import MOVES_PER_KEY, DsbfParameters
+from anabranch.dedup.bloom.bits import LeafBits, bits_of
+from anabranch.dedup.bloom.filter import Dsbf, check_loads, check_node, check_split
+from anabranch.dedup.bloom.formulas import BLOCKED, LEAF_KINDS, MOVES_PER_KEY, DsbfParameters
 from anabranch.dedup.bloom.splitting import Split
 from anabranch.dedup.bloom.table import LeafTable
 from anabranch.dedup.bloom.tree import Tree
@@ -112,12 +115,16 @@ def keys(start: int, stop: int) -> list[bytes]:
     return [b"http://a.example/%d" % i for i in range(start, stop)]
 
 
+#: Blocked leaves of one block.
+TINY_BLOCKED = DsbfParameters(expected=0, false_positive=1e-6, leaf_bits=512, split_fan_out=2, leaf_kind=BLOCKED)
+
+
 class Model:
     """A filter and a Python set: each step is done to both, and then they are compared."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.dsbf = Dsbf.open(folder / "d", TINY)
+    def __init__(self, folder: Path, shape: DsbfParameters) -> None:
+        self.folder, self.shape = folder, shape
+        self.dsbf = Dsbf.open(folder / "d", shape)
         self.marked: set[int] = set()
         self.synced: set[int] = set()
 
@@ -131,7 +138,7 @@ class Model:
         assert len(self.dsbf) <= len(self.marked)
         self.knows(self.dsbf, self.marked)
         leaves = self.dsbf._table.tree.leaves
-        assert (self.dsbf._table.nodes.counts[leaves] <= TINY.split_above).all()
+        assert (self.dsbf._table.nodes.counts[leaves] <= self.shape.split_above).all()
 
     @staticmethod
     def knows(dsbf: Dsbf, numbers: set[int]) -> None:
@@ -161,7 +168,7 @@ class Model:
         """After a clean end, memory and mapped by turns: nothing has changed."""
         shown = self.dsbf.statistics()
         self.dsbf.close()
-        self.dsbf = Dsbf.open(self.folder / "d", TINY, leaves=["memory", "mapped"][len(numbers) % 2])
+        self.dsbf = Dsbf.open(self.folder / "d", self.shape, leaves=["memory", "mapped"][len(numbers) % 2])
         again = self.dsbf.statistics()
         kept = ("elements", "leaves", "splits", "splitting", "mean_rate", "worst_rate")
         assert [getattr(again, name) for name in kept] == [getattr(shown, name) for name in kept]
@@ -171,7 +178,7 @@ class Model:
         """A folder left by a killed process knows all keys that were synced, and keys can be marked in it."""
         copied = self.folder / "copy"
         shutil.copytree(self.folder / "d", copied)
-        with Dsbf.open(copied, TINY, leaves=["memory", "mapped"][len(numbers) % 2]) as copy:
+        with Dsbf.open(copied, self.shape, leaves=["memory", "mapped"][len(numbers) % 2]) as copy:
             copy.check()
             self.knows(copy, self.synced)
             copy.mark([b"%d" % number for number in self.marked])
@@ -183,7 +190,7 @@ class Model:
         """Without the kept bits the logs have all; distinct elements are counted if no element is moving."""
         self.dsbf.close()
         (self.folder / "d" / "BITS").unlink(missing_ok=True)
-        self.dsbf = Dsbf.open(self.folder / "d", TINY)
+        self.dsbf = Dsbf.open(self.folder / "d", self.shape)
         self.synced = set(self.marked)
         if not self.dsbf.statistics().splitting:
             assert len(self.dsbf) == len(self.marked)
@@ -194,18 +201,22 @@ ACTIONS = ["mark", "mark_one", "add", "sync", "reopen", "kill", "rebuild"]
 
 @settings(max_examples=20, deadline=None)
 @given(
+    st.sampled_from([TINY, TINY_BLOCKED]),
     st.sampled_from([1, 3, MOVES_PER_KEY]),
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.lists(st.integers(0, 300), max_size=30)), max_size=12),
 )
 def test_nothing_marked_is_ever_forgotten(
-    tmp_path_factory: pytest.TempPathFactory, moves_per_key: int, steps: list[tuple[str, list[int]]]
+    tmp_path_factory: pytest.TempPathFactory,
+    shape: DsbfParameters,
+    moves_per_key: int,
+    steps: list[tuple[str, list[int]]],
 ) -> None:
     """Against a Python set as the model, with splits under way nearly always: no false "unseen", and sound inside."""
     folder = tmp_path_factory.mktemp("dsbf")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("anabranch.dedup.bloom.splitting.MOVES_PER_KEY", moves_per_key)
         patch.setattr("anabranch.dedup.bloom.splitting.MOVE_AT_LEAST", moves_per_key)
-        model = Model(folder)
+        model = Model(folder, shape)
         for action, numbers in [("mark", list(range(500, 540))), *steps]:
             model.step(action, numbers)
         model.dsbf.close()
@@ -222,10 +233,11 @@ def test_few_keys_in_good_sized_leaves_are_an_exact_set(tmp_path: Path) -> None:
         assert len(dsbf) == 600
 
 
+@pytest.mark.parametrize("kind", LEAF_KINDS)
 @pytest.mark.parametrize("f", [1e-2, 1e-3])
-def test_the_rate_at_the_expected_number_is_the_one_asked_for(tmp_path: Path, f: float) -> None:
+def test_the_rate_at_the_expected_number_is_the_one_asked_for(tmp_path: Path, f: float, kind: str) -> None:
     """200,000 keys as expected, 200,000 others asked: no split, at most 1.05 f + 3 sigma known, as stated."""
-    shape = DsbfParameters(expected=200_000, false_positive=f, leaf_bits=1 << 17)
+    shape = DsbfParameters(expected=200_000, false_positive=f, leaf_bits=1 << 17, leaf_kind=kind)
     with Dsbf.open(tmp_path / "d", shape) as dsbf:
         dsbf.mark(keys(0, 200_000))
         known = int(np.count_nonzero(~dsbf.unseen(keys(200_000, 400_000))))
@@ -237,9 +249,10 @@ def test_the_rate_at_the_expected_number_is_the_one_asked_for(tmp_path: Path, f:
     assert shown.mean_rate <= shown.worst_rate <= f
 
 
-def test_the_rate_holds_after_splits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", LEAF_KINDS)
+def test_the_rate_holds_after_splits(tmp_path: Path, kind: str) -> None:
     """Ten times the expected number: leaves have split, and the rate is still the one asked for."""
-    shape = DsbfParameters(expected=10_000, false_positive=0.01, leaf_bits=1 << 14)
+    shape = DsbfParameters(expected=10_000, false_positive=0.01, leaf_bits=1 << 14, leaf_kind=kind)
     with Dsbf.open(tmp_path / "d", shape) as dsbf:
         for start in range(0, 100_000, 5_000):
             dsbf.mark(keys(start, start + 5_000))
@@ -380,6 +393,67 @@ def test_a_check_finds_bits_counts_and_logs_that_disagree(tmp_path: Path) -> Non
         dsbf._is_torn = True
         with pytest.raises(InvariantBroken, match="elements of another leaf"):
             dsbf.check()
+
+
+def test_a_check_judges_a_blocked_leaf_by_the_load_of_each_block(tmp_path: Path) -> None:
+    """As many elements as fit, but in half of the blocks: fewer bits are set, and the rate is far above the one asked for."""
+    shape = DsbfParameters(expected=0, leaf_bits=1 << 19, leaf_kind=BLOCKED)
+    found = fingerprints(keys(0, 70_000))
+    even, crowded = found[:33_000], found[found[:, 1] % 1024 < 512][:33_000]
+    check_loads(shape, even, LOG)
+    assert bits_of(crowded, 1 << 19, 9, BLOCKED).sum() < bits_of(even, 1 << 19, 9, BLOCKED).sum()
+    with pytest.raises(
+        InvariantBroken, match=r"leaf.log: its elements load the blocks so unevenly that the rate is 0\.01"
+    ):
+        check_loads(shape, crowded, LOG)
+    check_loads(replace(shape, leaf_kind="classic"), crowded, LOG)
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        dsbf.mark_elements(crowded, np.ones(len(crowded), dtype=np.bool_))
+        with pytest.raises(InvariantBroken, match="so unevenly"):
+            dsbf.check()
+
+
+@pytest.mark.parametrize("kind", LEAF_KINDS)
+def test_leaves_of_the_other_kind_are_refused(tmp_path: Path, kind: str) -> None:
+    """By name, and nothing is changed; a program that knows only classic leaves meets versions that it does not read."""
+    shape, (other,) = replace(SMALL, leaf_kind=kind), LEAF_KINDS.keys() - {kind}
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        dsbf.mark(keys(0, 300))
+    with pytest.raises(FormatMismatch, match=f"leaf_kind is '{kind}' in the folder, '{other}' here"):
+        Dsbf.open(tmp_path / "d", replace(shape, leaf_kind=other))
+    manifest = json.loads((tmp_path / "d" / "MANIFEST").read_text())
+    log = (tmp_path / "d" / "leaf-00000001.log").read_bytes()
+    is_blocked = kind == BLOCKED
+    assert (manifest["version"], log[8]) == ((3, 2) if is_blocked else (2, 1))
+    assert ("leaf_kind" in manifest["parameters"]) == is_blocked
+    with Dsbf.open(tmp_path / "d", shape) as dsbf:
+        assert not dsbf.unseen(keys(0, 300)).any()
+        dsbf.check()
+
+
+def test_a_log_of_the_other_kind_is_refused(tmp_path: Path) -> None:
+    """The elements would fit, their positions would not."""
+    with Dsbf.open(tmp_path / "d", replace(SMALL, leaf_kind=BLOCKED)) as dsbf:
+        dsbf.mark(keys(0, 10))
+        path = dsbf._logs.path(1)
+    content = bytearray(path.read_bytes())
+    content[8] = 1
+    path.write_bytes(content)
+    with pytest.raises(FormatMismatch, match="version is 1 instead of 2"):
+        Dsbf.open(tmp_path / "d", replace(SMALL, leaf_kind=BLOCKED))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"leaf_kind": "round"}, "leaf_kind is 'round'; it must be one of classic, blocked"),
+        ({"leaf_kind": "blocked", "leaf_bits": 256}, "leaf_bits is 256; blocked leaves have 512 or more"),
+    ],
+)
+def test_impossible_kinds_of_leaves_are_refused(change: dict[str, Any], message: str) -> None:
+    """The message names the number."""
+    with pytest.raises(BadParameters, match=message):
+        replace(SMALL, **change)
 
 
 def test_elements_go_the_way_of_their_keys(tmp_path: Path) -> None:

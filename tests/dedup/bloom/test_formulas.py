@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from anabranch.dedup.bloom.formulas import (
     MOVES_PER_KEY,
     DsbfParameters,
+    best_blocked_hashes,
     best_hashes,
+    block_rates,
+    blocked_capacity,
+    blocked_rates,
     capacity_with,
     false_positive_rates,
     leaves_for,
@@ -57,6 +61,55 @@ def test_the_published_rates_of_a_classic_filter() -> None:
     assert false_positive_rates(8_000_000, 1, urls) == pytest.approx(9.3e-3, rel=0.01)
     assert false_positive_rates(8_000_000, 10, urls) == pytest.approx(3.3e-11, rel=0.05)
     assert false_positive_rates(80_000, 1, np.array([0, 75_012])).tolist() == pytest.approx([0, 0.61], abs=0.005)
+
+
+def test_blocked_leaves_have_the_shape_of_their_own_formulas() -> None:
+    """At 1e-3 in 2^23 bits: k = 9, u = 541,607, 15.5 bits an element, c = 19; a classic leaf's u would be a rate of 1.6e-3."""
+    shape, classic = DsbfParameters(leaf_kind="blocked"), DsbfParameters()
+    assert (shape.hashes, shape.capacity, shape.first_leaves) == (9, 541_607, 19)
+    assert shape.leaf_bits / shape.capacity == pytest.approx(15.5, abs=0.05)
+    at_classic = blocked_rates(1 << 23, classic.hashes, np.array([classic.capacity])).item()
+    assert at_classic == pytest.approx(1.6e-3, rel=0.02)
+    assert shape.planned_rate < shape.false_positive
+
+
+@each_row(("f", "k", "u"), [(1e-2, 6, 847_685), (1e-4, 12, 382_795), (1e-6, 16, 217_812)])
+def test_blocked_leaves_of_other_rates(f: float, k: int, u: int) -> None:
+    """Fewer hashes than in a classic leaf, since a block that is loaded by chance fills up."""
+    assert best_blocked_hashes(1 << 23, f) == k < best_hashes(1 << 23, f)
+    assert blocked_capacity(1 << 23, k, f) == u
+
+
+@given(st.floats(1, 300), st.integers(1, 20))
+def test_the_rate_of_a_blocked_leaf_is_the_mean_over_the_loads_of_its_blocks(mean: float, k: int) -> None:
+    """Against blocks that are loaded by chance: a sum over single loads. At usual rates it is above that of equal loads."""
+    m, n = 1 << 20, mean * 2048
+    logs = [-mean + i * math.log(mean) - math.lgamma(i + 1) for i in range(1000)]
+    expected = sum(math.exp(log) * (1 - (511 / 512) ** (k * i)) ** k for i, log in enumerate(logs))
+    (rate,) = blocked_rates(m, k, np.array([n]))
+    assert rate == pytest.approx(expected, rel=1e-6)
+    assert k == 1 or rate > 0.1 or rate >= block_rates(k, np.array([mean]))[0]
+
+
+def test_a_blocked_leaf_without_elements_and_one_far_too_full() -> None:
+    """The rates are 0 and 1, whatever else is in the array; they grow with the load."""
+    loads = np.array([0, 1, 1000, 10**5, 10**6, 10**9])
+    rates = blocked_rates(1 << 20, 9, loads)
+    assert rates[0] == 0
+    assert rates[-1] == 1
+    assert (np.diff(rates) > 0).all()
+
+
+@given(st.floats(1e-6, 0.5), st.integers(9, 30))
+def test_the_capacity_of_a_blocked_leaf_is_the_last_number_within_the_rate(f: float, exponent: int) -> None:
+    """At u elements the rate is at most f, at u + 1 above it; one hash less or more holds no more."""
+    m = 1 << exponent
+    k = best_blocked_hashes(m, f)
+    u = blocked_capacity(m, k, f)
+    at_most, above = blocked_rates(m, k, np.array([u, u + 1]))
+    assert at_most <= f < above
+    assert u >= max(blocked_capacity(m, other, f) for other in (max(1, k - 1), k + 1))
+    assert f > 0.1 or u <= capacity_with(m, best_hashes(m, f), f)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
