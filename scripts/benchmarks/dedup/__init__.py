@@ -3,12 +3,12 @@
 `speed.py` times the UniqFilter and its peers (`peers.py`), `contest.py` compares their time and memory in processes of their
 own, `redis.py` times the leaves in Redis; `rates.py` counts false positives; `splits.py` times single calls while leaves split;
 `processes.py` runs several processes on one store; `lasting.py` queries ten million keys again and measures disk, memory and
-reopening. `keys.py` makes and times the keys.
+reopening; `known.py` asks for known links as pages do, in filters of several sizes. `keys.py` makes and times the keys.
 """
 
 from __future__ import annotations
 
-from scripts.benchmarks.dedup import contest, lasting, processes, rates, redis, speed, splits
+from scripts.benchmarks.dedup import contest, known, lasting, processes, rates, redis, speed, splits
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
@@ -25,5 +25,12 @@ GROUPS: tuple[Group, ...] = (
     Group(name="rate", what="false positives at 1, 3 and 10 times the planned keys", run=rates.measured),
     Group(name="split", what="single calls of 64 keys while leaves split", run=splits.calls),
     Group(name="processes", what="one SMM, four processes at once", run=processes.race),
+    Group(
+        name="known",
+        what="known links of pages in filters of 30,000 to 10 million keys, both kinds of leaves",
+        run=known.known,
+    ),
+    Group(name="known-smm", what="known links in the SMM: order of addresses, smaller levels", run=known.smm),
+    Group(name="known-rate", what="false positives with 10 million keys, both kinds of leaves", run=known.errors),
     Group(name="lasting", what="10 million keys asked again; disk, memory, reopening", run=lasting.kept),
 )
