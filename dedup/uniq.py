@@ -27,6 +27,7 @@ from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
+from anabranch.dedup.files.mapped import MappedLimit
 from anabranch.dedup.keys import BoolArray, are_distinct, fingerprints, first_of_each
 from anabranch.dedup.smm.addresses import full_name, levels_for, planned_loss
 from anabranch.dedup.smm.store import Smm, SmmStatistics, shape
@@ -73,6 +74,9 @@ class UniqParameters:
     #: Of the DSBF: "blocked", "classic", or None: as in the folder, and in a new one blocked. A blocked leaf has all bits of a
     #: key in one cache line: it answers sooner, and takes 8 % more memory at the same rate.
     leaf_kind: str | None = None
+    #: Of one opening, and not recorded: once more of the filter's mapped pages are resident, they are given back to the
+    #: kernel before the next call, which costs time to map them again; 0: never.
+    mapped_limit_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.signature is not None:
@@ -223,6 +227,10 @@ class UniqStatistics:
     expected_lost: float  #: sum of that probability over all new keys so far, each taken to be asked for once
     planned_keys: int  #: the keys that the filter is made for
     planned_false_drop: float  #: probability that a new key is dropped once it has so many
+    memory_bytes: (
+        int  #: of the process's own memory: leaves that are not mapped, and addresses of an SMM while it is small
+    )
+    mapped_bytes: int  #: of mapped files, the bytes that exist: at most so many are resident
     answers: Answers  #: who answered how many questions
     smm: SmmStatistics | None  #: bits, fill, disk; None without an SMM
     dsbf: DsbfStatistics | None  #: leaves, splits, rates; None without a DSBF
@@ -237,6 +245,8 @@ class UniqStatistics:
         facts: dict[str, float | str] = {
             "filter": self.mode,
             "keys": self.keys,
+            "memory_bytes": self.memory_bytes,
+            "mapped_bytes": self.mapped_bytes,
             "asked": answers.asked,
             "memory_known": answers.memory_known,
         }
@@ -276,6 +286,8 @@ class UniqFilter(Closing):
         self._exact = next((stage for stage in stages if isinstance(stage, ExactIndex)), None)
         #: The stage that goes by fingerprints, None without one.
         self._set = self._dsbf if self._exact is None else self._exact
+        limit_bytes, releases = given.mapped_limit_bytes, [stage.release_pages for stage in stages]
+        self._limit = MappedLimit(limit_bytes, releases) if limit_bytes else None
         self._position = Position(folder)
         if not (folder / _LOSSES).exists():
             self._position.forget()  # an operator who removes that file accepts that keys are lost
@@ -330,6 +342,8 @@ class UniqFilter(Closing):
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
+        if self._limit is not None:
+            self._limit.look()
         if len(keys) == 1:
             return np.array([self._is_unseen(keys[0])])
         if self._smm is None or self._set is None:
@@ -359,6 +373,8 @@ class UniqFilter(Closing):
 
         Raises: StoreFull (an OSError); some keys may then be in some stages only and count as new: repeat the call.
         """
+        if self._limit is not None:
+            self._limit.look()
         for stage in self._stages:
             if len(keys) == 1:
                 stage.mark_one(keys[0])
@@ -368,6 +384,8 @@ class UniqFilter(Closing):
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
+        if self._limit is not None:
+            self._limit.look()
         if self._set is not None and len(keys) == 1:
             new = self.unseen(keys)
             if new[0]:
@@ -430,6 +448,8 @@ class UniqFilter(Closing):
             expected_lost=self._losses.at(keys, false_drop),
             planned_keys=self._expected,
             planned_false_drop=self._planned_false_drop(dsbf),
+            memory_bytes=sum(stage.memory_bytes for stage in self._stages),
+            mapped_bytes=sum(stage.mapped_bytes for stage in self._stages),
             answers=self._answers,
             smm=self._smm.statistics() if self._smm is not None else None,
             dsbf=dsbf,

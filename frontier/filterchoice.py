@@ -37,7 +37,10 @@ FILTER_PARAMETERS: Final[Mapping[str, str]] = {
     "split_fan_out": "split_fan_out",
     "false_positive": "false_positive",
     "expect": "expected",
+    "mapped_limit": "mapped_limit_bytes",
 }
+#: Of an opening, and no part of what the folder records.
+_OF_OPENING: Final = frozenset({"mapped_limit_bytes"})
 
 _SIMILAR = (
     'is a stage in front of a filter, which forgets: write similar = "published" or "site-bound", and leave filter out'
@@ -127,7 +130,8 @@ def _remedy(folder: Path, choice: FilterChoice) -> str:
     settings = {"filter": name_of(choice)}
     if isinstance(choice, UniqParameters):
         default = UniqParameters()
-        given = {name: getattr(choice, field) for name, field in FILTER_PARAMETERS.items() if field != "mode"}
+        shaping = {name: field for name, field in FILTER_PARAMETERS.items() if field not in {"mode", *_OF_OPENING}}
+        given = {name: getattr(choice, field) for name, field in shaping.items()}
         settings |= {name: value for name, value in given.items() if value != getattr(default, FILTER_PARAMETERS[name])}
     options = " ".join(f"-s {quote(f'dedup.{name}={_setting(value)}')}" for name, value in settings.items())
     return f"make the other one from the job's URLs: anabranch frontier rebuild-filter {folder.parent.parent} {options}"

@@ -21,6 +21,7 @@ from anabranch.crawler.operate.contract import OperatedJob, needs_several, retri
 from anabranch.crawler.operate.finding import find_job, operated
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
+from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, stopped_lines
@@ -93,8 +94,17 @@ def status_line(facts: Facts) -> str:
     if facts["phase"] != STOPPED:
         now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now
-        return "\n".join(filter(None, [now, seen]))
+        return "\n".join(filter(None, [now, _memory_line(facts), seen]))
     return "\n".join([*stopped_lines(facts), *filter(None, [seen])])
+
+
+def _memory_line(facts: Facts) -> str:
+    """The resident memory of the crawl's processes; empty if it is not known."""
+    memory = facts.get("memory_bytes") or {}
+    if not memory.get("anonymous"):
+        return ""
+    own, mapped = (format_bytes(memory[kind]) for kind in ("anonymous", "mapped"))
+    return f"memory: {own} of its own, {mapped} of mapped files"
 
 
 # Seeds

@@ -79,7 +79,7 @@ LOCAL = frozenset(
     | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
     | {"write.compression", "write.deflate", "write.zstd_dictionary"}
     | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_kind", "dedup.leaf_bits"}
-    | {"dedup.split_fan_out"}
+    | {"dedup.split_fan_out", "dedup.mapped_limit"}
 )
 LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 #: Local keys that are not copied to other workers.

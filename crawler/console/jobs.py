@@ -100,8 +100,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "dns": "servers hosts timeout_s min_ttl_s max_ttl_s",
     "dedup": (
-        "filter exact expect false_positive signature levels leaf_kind leaf_bits split_fan_out similar "
-        "similar_expect similar_features similar_false_positive"
+        "filter exact expect false_positive signature levels leaf_kind leaf_bits split_fan_out mapped_limit_bytes "
+        "similar similar_expect similar_features similar_false_positive"
     ),
     "write": "warc warc_prefix warc_size_bytes compression deflate revisit pages links operator",
     "logs": "format extra_info",

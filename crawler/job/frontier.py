@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 #: Keys of [dedup] that shape the filter.
-_OF_FILTER = FILTER_PARAMETERS.keys() - {"filter"}
+_OF_FILTER = FILTER_PARAMETERS.keys() - {"filter", "mapped_limit"}
 
 #: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
@@ -136,7 +136,8 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address, *, is_view:
 
 def of_filter(dedup: DedupSection) -> dict[str, Any]:
     """The settings that make the job's own filter, by the names of `filter_choice`."""
-    return {"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}
+    others = {name: getattr(dedup, name) for name in _OF_FILTER}
+    return {"filter": dedup.chosen, "mapped_limit": dedup.mapped_limit_bytes, **others}
 
 
 def _withheld(order: CrawlOrder, *, is_view: bool) -> frozenset[str]:

@@ -22,6 +22,7 @@ from anabranch.crawler.order.values import (
     Prefixes,
     Section,
     Share,
+    Size,
     check_bounds,
     contradiction,
 )
@@ -161,6 +162,9 @@ class DedupSection(Section):
     leaf_kind: Literal["", "blocked", "classic"] = ""
     leaf_bits: Positive = 1 << 23  #: of the DSBF: bits of a leaf, a power of two
     split_fan_out: Annotated[Count, Field(ge=2)] = 4  #: of the DSBF: children that a full leaf gets
+    #: Resident pages of the filter's mapped files at most, else the kernel gets them back and each page costs more time; 0:
+    #: no limit.
+    mapped_limit_bytes: Size = 0
     #: A stage before the filter: drop URLs that resemble accepted ones.
     similar: Literal["", "published", "site-bound"] = ""
     similar_expect: Positive = 1_000_000  #: URLs that this stage is made for

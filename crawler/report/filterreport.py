@@ -12,6 +12,8 @@ from anabranch.frontier.times import counted
 MEANINGS: Mapping[str, str] = {
     "filter": "the job's filter, as [dedup] filter names it",
     "keys": "URLs known",
+    "memory_bytes": "bytes of the process's own memory (part of RssAnon): leaves of the DSBF, and a small SMM",
+    "mapped_bytes": "bytes of mapped files that exist: at most so many are resident; the kernel can take them back",
     "asked": "questions: asked = memory_known + smm_new + dsbf_new (or exact_new, memory_new) + dropped",
     "memory_known": "answered from memory, which does not err: known",
     "memory_new": "answered from memory: new",
@@ -117,6 +119,10 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
         answers = ", ".join(_answers(number))
         yield f"{int(number['asked']):,} questions{answers and f' ({answers})'}"
     yield from _stages(number)
+    if "memory_bytes" in number:
+        memory, keys = int(number["memory_bytes"]), int(number.get("keys", 0))
+        each = f" ({memory / keys:,.0f} bytes a URL)" if keys else ""
+        yield f"{format_bytes(memory)} of memory{each}, {format_bytes(int(number['mapped_bytes']))} mapped"
     if "false_drop_probability" in number:
         yield f"P(false drop) {number['false_drop_probability']:.2g}"
     if "expected_lost" in number:

@@ -81,6 +81,8 @@ class CrawlSnapshot(NamedTuple):
     filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
     totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
     skipped: int = 0  #: of those excluded, URLs of which a parameter changes nothing
+    #: Resident memory of all processes, by `anonymous` (RssAnon) and `mapped` (files); None of a job that is not running.
+    memory_bytes: Mapping[str, int] | None = None
 
     @property
     def is_unanswered(self) -> bool:

@@ -107,9 +107,13 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_filter_planned_ratio": Metric(
         "URLs known, as a share of those that the filter was planned for.", join=max
     ),
+    "anabranch_filter_memory_bytes": Metric("Memory of the processes' own that the filter takes."),
+    "anabranch_filter_mapped_bytes": Metric("Bytes of the filter's mapped files: at most so many are resident."),
     "anabranch_disk_free_bytes": Metric("Free space of the fullest disk that the job writes to.", join=min),
     "anabranch_event_loop_lag_seconds": Metric("Longest delay of the event loop in the last 15 seconds.", join=max),
     "anabranch_process_resident_memory_bytes": Metric("Resident memory of the job's processes."),
+    "anabranch_process_anonymous_memory_bytes": Metric("Of that, memory of their own (RssAnon)."),
+    "anabranch_process_mapped_memory_bytes": Metric("Of that, pages of mapped files; the kernel can take them back."),
     "anabranch_process_cpu_seconds_total": Metric("CPU time of the job's processes."),
 }
 
@@ -120,6 +124,8 @@ FILTER_METRICS: Mapping[str, str] = {
     "dropped": "anabranch_filter_dropped_total",
     "false_drop_probability": "anabranch_filter_false_drop_probability",
     "smm_fill": "anabranch_filter_smm_fill_ratio",
+    "memory_bytes": "anabranch_filter_memory_bytes",
+    "mapped_bytes": "anabranch_filter_mapped_bytes",
 }
 #: Who knew a link -> the figures that count it.
 KNOWN_BY: Mapping[str, Sequence[str]] = {

@@ -54,6 +54,10 @@ class ProcessMemory(NamedTuple):
     anonymous: int
     resident: int
 
+    def in_bytes(self) -> dict[str, int]:
+        """By `anonymous`: its own, and `mapped`: pages of files, libraries included, which the kernel can take back."""
+        return {"anonymous": self.anonymous * 1024, "mapped": (self.resident - self.anonymous) * 1024}
+
 
 class ProgressFacts(NamedTuple):
     """One moment of a crawl, for a line."""

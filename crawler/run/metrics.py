@@ -119,8 +119,11 @@ class RunMetrics:
 
 def process_numbers() -> dict[str, float]:
     """Return the memory and the CPU time of this process as metrics."""
+    memory = memory_of_process()
     return {
-        "anabranch_process_resident_memory_bytes": memory_of_process().resident * 1024,
+        "anabranch_process_resident_memory_bytes": memory.resident * 1024,
+        "anabranch_process_anonymous_memory_bytes": memory.in_bytes()["anonymous"],
+        "anabranch_process_mapped_memory_bytes": memory.in_bytes()["mapped"],
         "anabranch_process_cpu_seconds_total": time.process_time(),
     }
 

@@ -177,6 +177,7 @@ class RunStatus:
             shared_twice=_whole(seen.get("shared_twice")),
             filter=seen or None,
             totals=totals,
+            memory_bytes=memory_of_process().in_bytes(),
         )
 
     def last_line(self) -> ProgressFacts | None:

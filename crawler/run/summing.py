@@ -113,6 +113,7 @@ def summed_snapshot(workers: Sequence[Mapping[str, Any]], job: str, elapsed_s: f
         shared_twice=_sum_of_known(workers, "shared_twice"),
         filter=_filter_of(workers),
         totals=_totals_of(workers),
+        memory_bytes=_memory_of(workers),
         last_trouble=min(troubles, key=lambda trouble: trouble.ago_s, default=None),
     )
 
@@ -140,6 +141,12 @@ def _totals_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _filter_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, float | str] | None:
     """The figures of all filters; None before the first look at one."""
     return summed_filters(worker["filter"] for worker in workers) or None
+
+
+def _memory_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """The memory of all workers; None if none says."""
+    each = [worker["memory_bytes"] for worker in workers if worker["memory_bytes"] is not None]
+    return {kind: sum(one[kind] for one in each) for kind in each[0]} if each else None
 
 
 def _sum_of_known(workers: Sequence[Mapping[str, Any]], name: str) -> int | None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from anabranch.dedup.bloom.formulas import BLOCK_BITS, BLOCKED, CLASSIC, LEAF_KINDS
 from anabranch.dedup.files.durable import descriptor, store_full_errors, sync_file, write_all
-from anabranch.dedup.files.mapped import allocate_pages
+from anabranch.dedup.files.mapped import allocate_pages, release
 from anabranch.dedup.keys import BoolArray, ByteArray, Fingerprints, IntArray, map_hashes, map_hashes_of
 
 BITS_FILE = "BITS"
@@ -66,6 +66,9 @@ class BitStorage:
     def save(self, stamp: bytes) -> int | None:
         """Make the file durable under this stamp; its checksum, None for none. Raises: OSError."""
         raise NotImplementedError
+
+    def release_pages(self) -> None:
+        """Give resident pages of a mapped file back to the kernel; bytes in memory stay there."""
 
     def close(self) -> None:
         """Release the bytes; a second call does nothing."""
@@ -174,6 +177,11 @@ class MappedBits(BitStorage):
             write_all(fd, self._header(stamp), 0)
             sync_file(fd)
         return None
+
+    def release_pages(self) -> None:
+        """Give all resident pages of the file back to the kernel."""
+        if self._map is not None:
+            release(self._map)
 
     def _remap(self, size: int) -> None:
         with descriptor(self._path, os.O_RDWR) as fd:

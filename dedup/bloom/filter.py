@@ -113,6 +113,7 @@ class Dsbf(Closing):
         self._storage = STORAGES[leaves](
             folder / BITS_FILE, parameters.leaf_bits, parameters.hashes, parameters.leaf_kind
         )
+        self._are_mapped = leaves == "mapped"
         self._syncing = threading.Lock()  # one sync at a time, and none after the end
         self._is_torn = False  # a call that marks was broken off: bits and logs may differ
         self.is_closed = False
@@ -143,6 +144,16 @@ class Dsbf(Closing):
     def __len__(self) -> int:
         """Distinct elements, as `DsbfStatistics.elements` counts them."""
         return self._table.elements
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of leaves in memory."""
+        return 0 if self._are_mapped else self._table.leaves.memory_bytes
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of leaves in a mapped file."""
+        return self._table.leaves.memory_bytes if self._are_mapped else 0
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never marked; a key never marked is False with a probability of at most f."""
@@ -201,6 +212,11 @@ class Dsbf(Closing):
         with self._syncing:
             self._require_open()
             self._splitter.sync()
+
+    def release_pages(self) -> None:
+        """Give resident pages of mapped leaves back to the kernel; answers stay."""
+        self._require_open()
+        self._storage.release_pages()
 
     def rates(self) -> tuple[float, float]:
         """False-positive rate that a random key meets, and that of the worst leaf. Cost: O(leaves)."""

@@ -17,7 +17,7 @@ import numpy as np
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.exact.runfolder import RunFolder
 from anabranch.dedup.exact.runs import SortedRun
-from anabranch.dedup.exact.tail import TailLog
+from anabranch.dedup.exact.tail import TAIL_ELEMENT_BYTES, TailLog
 from anabranch.dedup.files import Closing
 from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprint, fingerprints, first_of_each
@@ -67,6 +67,16 @@ class ExactIndex(Closing):
     def __len__(self) -> int:
         """Distinct elements, exactly."""
         return len(self._files.tail) + sum(run.count for run in self._files.runs)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of elements in memory."""
+        return len(self._files.tail) * TAIL_ELEMENT_BYTES
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of the runs, which are mapped."""
+        return sum(run.file_bytes for run in self._files.runs)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was never marked. Cost with 10^7 elements: 1 µs per key in batches of 64."""
@@ -135,6 +145,12 @@ class ExactIndex(Closing):
         """Make all that was marked before this call durable; runs that are new are synced whole. Raises: OSError."""
         self._require_open()
         self._files.sync()
+
+    def release_pages(self) -> None:
+        """Give all resident pages of the runs back to the kernel; answers stay."""
+        self._require_open()
+        for run in self._files.runs:
+            run.release_pages()
 
     def statistics(self) -> ExactStatistics:
         """The index at this moment."""

@@ -21,6 +21,7 @@ import xxhash
 
 from anabranch.dedup.errors import FormatMismatch, InvariantBroken
 from anabranch.dedup.files.durable import descriptor, store_full_errors, write_all
+from anabranch.dedup.files.mapped import release
 from anabranch.dedup.keys import FINGERPRINT_BYTES, BoolArray, HashArray, IntArray
 
 VERSION = 1
@@ -85,6 +86,10 @@ class SortedRun:
                 first = offset // mmap.PAGESIZE * mmap.PAGESIZE
                 self._map.madvise(mmap.MADV_WILLNEED, first, offset + (stop - start) * _HALF_BYTES - first)
         return self._highs[start:stop], self._lows[start:stop]
+
+    def release_pages(self) -> None:
+        """Give all resident pages of the file back to the kernel."""
+        release(self._map)
 
     def high(self, place: int) -> int:
         """High half of the element at a place."""

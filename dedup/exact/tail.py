@@ -27,6 +27,8 @@ Seal: TypeAlias = tuple[int, int]
 
 _MAGIC = b"ANATAIL\n"
 _HEADER = struct.Struct("<8sI4xQ40x")  # magic, version, number
+#: Memory of an element: two numbers and their place in a dictionary.
+TAIL_ELEMENT_BYTES = 140
 #: Size of a log without elements.
 HEADER_BYTES = _HEADER.size
 

@@ -135,6 +135,11 @@ class BitFiles(Closing):
                     self._unsynced |= unsynced
                 raise
 
+    def release_pages(self) -> None:
+        """Give all resident pages of the files back to the kernel; bits and answers stay."""
+        self._require_open()
+        self._files.release_pages()
+
     def check(self) -> None:
         """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
 

@@ -30,6 +30,8 @@ from anabranch.dedup.smm.sharing import LEDGER_FILE, Ledger, Sharing
 ADDRESSES_FILE = "ADDRESSES"
 #: Addresses of the compact form at most: some 6 MB of memory, where the mapped files would take 450 MiB of disk.
 COMPACT_KEYS = 1 << 16
+#: Memory of one of them: a number, its place in a set and in a list.
+COMPACT_KEY_BYTES = 92
 #: Earlier addresses that a call sets in the mapped files, besides twice as many as it brings: a few milliseconds.
 MOVED_AT_ONCE = 64
 
@@ -166,6 +168,12 @@ class GrowingBits(Closing):
                 (self._folder / ADDRESSES_FILE).unlink(missing_ok=True)
                 sync_folder(self._folder)
                 self._has_file = False
+
+    def release_pages(self) -> None:
+        """Give all resident pages of the mapped files back to the kernel, if there are any; bits and answers stay."""
+        self._require_open()
+        if self._files is not None:
+            self._files.release_pages()
 
     def check(self) -> None:
         """Verify the file of the compact form, or the mapped files. Raises: InvariantBroken, FormatMismatch."""

@@ -101,6 +101,10 @@ class StoreFiles:
         """How many files have blocks, and the bytes of these blocks; None if only a look at every file could tell."""
         return None
 
+    def release_pages(self) -> None:
+        """Give all resident pages back to the kernel."""
+        self._mapped.release_pages()
+
     def close(self) -> None:
         """Unmap all files."""
         self.pages.close()

@@ -20,7 +20,7 @@ from anabranch.dedup.files.mapped import PAGE_BYTES
 from anabranch.dedup.keys import BoolArray, IntArray
 from anabranch.dedup.smm.addresses import FileIndex, Signature, check_value, signature_named
 from anabranch.dedup.smm.bitfiles import BitFiles
-from anabranch.dedup.smm.growing import ADDRESSES_FILE, GrowingBits, write_addresses
+from anabranch.dedup.smm.growing import ADDRESSES_FILE, COMPACT_KEY_BYTES, GrowingBits, write_addresses
 from anabranch.dedup.smm.mapping import create_files, ledger_bytes
 from anabranch.dedup.smm.sharing import Ledger, Sharing
 
@@ -72,6 +72,7 @@ class Smm(Closing):
         self.are_clear = bits.are_clear
         self.set = bits.set
         self.sync = bits.sync
+        self.release_pages = bits.release_pages
         self.check = bits.check
 
     @classmethod
@@ -118,6 +119,17 @@ class Smm(Closing):
     def fill(self) -> float:
         """Share of bits set: the probability that a key never marked meets a set bit."""
         return self.bits_set / self.bits
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of addresses that are in memory, while the store is compact."""
+        return self._bits.bits_set * COMPACT_KEY_BYTES if self._bits.is_compact else 0
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of mapped files that hold bits; 0 where each file would have to be looked at. Cost: 50 µs."""
+        used = None if self._bits.is_compact else self._bits.used
+        return 0 if used is None else used.bytes
 
     def statistics(self) -> SmmStatistics:
         """The store at this moment. Cost: 50 µs."""

@@ -62,6 +62,8 @@ FILTERS: dict[str, Open] = {
     "uniq, mode both, leaves mapped": in_mode("both", "mapped"),
     "uniq, mode both, classic leaves": in_mode("both", shape=CLASSIC),
     "uniq, mode exact": in_mode("exact"),
+    "uniq, mode both, pages given back": in_mode("both", "mapped", replace(SHAPE, mapped_limit_bytes=1)),
+    "uniq, mode exact, pages given back": in_mode("exact", shape=replace(SHAPE, mapped_limit_bytes=1)),
 }
 
 

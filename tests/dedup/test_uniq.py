@@ -23,6 +23,7 @@ from anabranch.dedup import (
     StoreFull,
     uniq,
 )
+from anabranch.dedup.files.mapped import resident_file_bytes
 from anabranch.dedup.smm import store
 from anabranch.dedup.smm.addresses import levels_for
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
@@ -542,6 +543,48 @@ def test_without_parameters_a_filter_goes_on_with_its_own(tmp_path: Path) -> Non
     assert found == replace(
         default, signature=default.smm_signature, levels=default.smm_levels, leaf_kind=default.dsbf_leaf_kind
     )
+
+
+@pytest.mark.skipif(not resident_file_bytes(), reason="this system does not tell resident pages")
+@pytest.mark.parametrize("mode", ["smm", "both", "exact"])
+def test_a_limit_of_mapped_pages_changes_no_answer(tmp_path: Path, mode: str) -> None:
+    """After each call the pages over the limit are given back; so it is exceeded by what one call touches at most."""
+    given = UniqParameters(mode=mode, levels=(1, 3))
+    with (
+        UniqFilter.open(tmp_path / "free", given, "mapped") as free,
+        UniqFilter.open(tmp_path / "held", replace(given, mapped_limit_bytes=1 << 22), "mapped") as held,
+    ):
+        assert held._limit is not None
+        before, most = resident_file_bytes(), 0
+        for start in range(0, 3000, 60):
+            batch = keys(start, start + 60)
+            assert held.add(batch).tolist() == free.add(batch).tolist()
+            asked = keys(0, start + 90)[:: start // 60 + 1]
+            assert held.unseen(asked).tolist() == free.unseen(asked).tolist()
+            for stage in free._stages:
+                stage.release_pages()  # so that only the other one's pages are counted
+            most = max(most, resident_file_bytes() - before)
+        assert most < (1 << 22) + 2 * 60 * (1 << 16)
+        assert held._limit.times > 3 or mode == "exact"
+        held.check()
+    assert recorded(tmp_path / "held") == recorded(tmp_path / "free")
+
+
+def test_a_filter_says_what_it_takes_of_memory_and_of_mapped_files(tmp_path: Path) -> None:
+    """A small SMM is in memory; leaves are where they were asked for."""
+    given = UniqParameters(levels=(1, 3), expected=1000)
+    with UniqFilter.open(tmp_path / "a", given, alone=True) as seen:
+        seen.mark(keys(0, 100))
+        shown = seen.statistics()
+        assert (shown.memory_bytes, shown.mapped_bytes) == ((1 << 20) + 100 * 92, 0)
+    with UniqFilter.open(tmp_path / "b", replace(given, mode="dsbf"), "mapped") as seen:
+        shown = seen.statistics()
+        assert (shown.memory_bytes, shown.mapped_bytes) == (0, 1 << 20)
+    with UniqFilter.open(tmp_path / "c", replace(given, mode="smm")) as seen:
+        seen.mark(keys(0, 100))
+        shown = seen.statistics()
+        assert shown.memory_bytes == 0
+        assert 90 * (1 << 14) < shown.mapped_bytes <= 100 * (1 << 14)
 
 
 @pytest.mark.parametrize("mode", ["dsbf", "both"])

@@ -110,6 +110,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = MappingProxyType(
             "split_fan_out": (_WHOLE, _FILTER, "split_fan_out"),
             "false_positive": (_NUMBER, _FILTER, "false_positive"),
             "expect": (_WHOLE, _FILTER, "expect"),
+            "mapped_limit": (_WHOLE, _FILTER, "mapped_limit"),
         },
     }
 )

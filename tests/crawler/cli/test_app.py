@@ -105,6 +105,7 @@ NO_FLAGS = {
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),
     *("min_free_disk", "on_limit"),
     *("filter", "exact", "expect", "false_positive", "signature", "levels", "leaf_kind", "leaf_bits", "split_fan_out"),
+    "mapped_limit",
     *("leaves", "leaves_name", "similar_features", "similar_false_positive"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),

@@ -119,6 +119,17 @@ def test_each_verb_asks_the_running_crawl_and_says_how_it_goes(job, arguments, a
     assert heard == [asked]
 
 
+def test_status_says_how_much_memory_the_crawl_has(job) -> None:
+    """Its own memory, and pages of files; nothing on a system that does not tell."""
+    for memory, lines in (
+        ({"anonymous": 150 << 20, "mapped": 560 << 20}, ["memory: 150.0 MiB of its own, 560.0 MiB of mapped files"]),
+        ({"anonymous": 0, "mapped": 0}, []),
+        (None, []),
+    ):
+        with running(job, [{**RUNNING, "memory_bytes": memory}]):
+            assert run("status", job).output.splitlines() == ["running (process 7): 1.0s · 3 pages", *lines]
+
+
 def test_a_crawl_that_is_being_opened_has_no_line_yet(job) -> None:
     """Only its phase."""
     with running(job, [{"phase": "starting", "paused": "", "pid": 7, "line": ""}]):

@@ -141,6 +141,7 @@ def test_memory_is_this_process(tmp_path) -> None:
     memory = memory_of_process()
     assert 0 < memory.anonymous < memory.resident
     assert memory_of_process(tmp_path / "none") == ProcessMemory(0, 0)
+    assert ProcessMemory(anonymous=3, resident=10).in_bytes() == {"anonymous": 3072, "mapped": 7168}
 
 
 async def test_the_longest_queue_is_asked_for_at_most_a_fiftieth_of_the_time() -> None:

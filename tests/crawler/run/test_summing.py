@@ -30,7 +30,7 @@ TOTALS: dict[str, Any] = {
 SNAPSHOT = CrawlSnapshot(
     elapsed_s=9.0, pages=7, failed=1, excluded=2, retries=3, fetched_bytes=1000, active=4, workers=8, pending=50,
     waiting=5, gates=6, queues=10, wakes_in_s=None, waits_for=WaitsFor.FINISH, free_bytes=500,
-    totals=TOTALS,
+    totals=TOTALS, memory_bytes={"anonymous": 100, "mapped": 30},
 )  # fmt: skip
 
 
@@ -99,6 +99,10 @@ def test_a_snapshot_of_the_job_is_the_sum_of_its_workers() -> None:
     assert (now.wakes_in_s, now.free_bytes) == (3.0, 500)
     assert now.waits_for == WaitsFor.FINISH | WaitsFor.STORE
     assert (now.job, now.trouble, now.paused) == ("job", "a full disk", "")
+    assert now.memory_bytes == {"anonymous": 200, "mapped": 60}
+    unknown = [{**one, "memory_bytes": None} for one in said]
+    assert summed_snapshot(unknown, "job", 60.0).memory_bytes is None
+    assert summed_snapshot([said[0], unknown[1]], "job", 60.0).memory_bytes == {"anonymous": 100, "mapped": 30}
 
 
 def test_a_job_is_unanswered_if_all_its_workers_are_and_its_last_trouble_is_the_latest_of_theirs() -> None:

@@ -14,12 +14,14 @@ from anabranch.dedup.errors import FormatMismatch, StoreFull
 from anabranch.dedup.files import mapped
 from anabranch.dedup.files.mapped import (
     MappedFiles,
+    MappedLimit,
     MappedPlaces,
     allocate_by_fallocate,
     allocate_by_rewriting,
     allocate_pages,
     count_bits,
     data_ranges,
+    resident_file_bytes,
 )
 
 PAGE = mmap.PAGESIZE
@@ -238,3 +240,49 @@ def test_pages_allocated_before_the_disk_was_full_are_reported(tmp_path: Path, m
     assert allocate_pages(path, [0, 1, 2], 1) == 2
     with pytest.raises(StoreFull):
         allocate_pages(path, [2], 1)
+
+
+needs_proc = pytest.mark.skipif(not resident_file_bytes(), reason="this system does not tell resident pages")
+
+
+@needs_proc
+def test_released_pages_are_not_resident_and_come_back_as_they_were(tmp_path: Path) -> None:
+    """Also those that were changed and never synced; the file has them, too."""
+    size = 1 << 24
+    (tmp_path / "a").write_bytes(bytes(size))
+    files = MappedFiles([tmp_path / "a"], size, PAGE)
+    files.data[::PAGE] = 7
+    full = resident_file_bytes()
+    files.release_pages()
+    assert full - resident_file_bytes() > size // 2
+    assert (files.data[::PAGE] == 7).all()
+    assert not files.data[1::PAGE].any()
+    files.release_pages()
+    files.close()
+    assert (tmp_path / "a").read_bytes()[::PAGE] == bytes([7]) * (size // PAGE)
+
+
+@needs_proc
+def test_a_limit_releases_pages_only_when_more_of_them_are_resident(tmp_path: Path) -> None:
+    """What is resident of others does not count. At the begin all are released, since an opening touches some."""
+    size = 1 << 24
+    (tmp_path / "a").write_bytes(bytes(size))
+    files, released = MappedFiles([tmp_path / "a"], size, PAGE), []
+    small, large = MappedLimit(size // 4, [files.release_pages, lambda: released.append(1)]), MappedLimit(2 * size, [])
+    small.look()
+    assert (small.times, released) == (0, [1])
+    for turn in (1, 2):
+        files.data[::PAGE] = turn
+        small.look()
+        small.look()
+        large.look()
+        assert (small.times, len(released), large.times) == (turn, turn + 1, 0)
+    files.close()
+
+
+def test_without_proc_nothing_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit has no effect there."""
+    monkeypatch.setattr(mapped, "_STATM", tmp_path / "none")
+    limit = MappedLimit(1, [])
+    limit.look()
+    assert resident_file_bytes() == limit.times == 0
