@@ -121,13 +121,17 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     yield from _stages(number)
     if "memory_bytes" in number:
         memory, keys = int(number["memory_bytes"]), int(number.get("keys", 0))
-        each = f" ({memory / keys:,.0f} bytes a URL)" if keys else ""
+        each = f" ({memory / keys:,.0f} bytes a URL)" if keys >= _MANY_URLS else ""
         yield f"{format_bytes(memory)} of memory{each}, {format_bytes(int(number['mapped_bytes']))} mapped"
     if "false_drop_probability" in number:
         yield f"P(false drop) {number['false_drop_probability']:.2g}"
     if "expected_lost" in number:
         worst = f", {MEAN}: {WORST}" if loses_whole_sites(facts) else ""
         yield f"expected lost {number['expected_lost']:.2g}{worst}"
+
+
+#: From so many on memory a URL says something: the leaves are there from the first one on.
+_MANY_URLS = 10_000
 
 
 def _stages(number: Mapping[str, float]) -> Iterator[str]:

@@ -252,7 +252,7 @@ def test_the_totals_say_what_became_of_the_lines(capfd) -> None:
         "anabranch: urls: a line is longer than 1.0 MiB and left out; the totals count all of them\n"
         "read 5 lines: 2 new, 1 seen, 1 empty, 1 longer than 1.0 MiB\n"
         "filter exact: 2 URLs known, 3 questions (SMM 100.0%, index 0.0%, dropped 0.0%), SMM 1.2e-07 full, 32 B, "
-        "464 B of memory (232 bytes a URL), 0 B mapped, P(false drop) 0, expected lost 0\n"
+        "464 B of memory, 0 B mapped, P(false drop) 0, expected lost 0\n"
     )
 
 

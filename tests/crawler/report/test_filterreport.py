@@ -76,8 +76,11 @@ def test_the_line_says_who_answered_and_what_is_lost(tmp_path: Path) -> None:
     assert line.startswith(
         "filter both: 200 URLs known, 500 questions (memory 20.0%, SMM 40.0%, DSBF 0.0%, dropped 40.0%), SMM 0.0"
     )
-    assert ", DSBF 1 leaf, 0 splits, 1.0 MiB of memory (5,335 bytes a URL), 0 B mapped, P(false drop) " in line
+    assert ", DSBF 1 leaf, 0 splits, 1.0 MiB of memory, 0 B mapped, P(false drop) " in line
     assert filter_line({}) == ""
+    assert filter_line({"filter": "both", "keys": 300_000, "memory_bytes": 19 << 20, "mapped_bytes": 1 << 29}) == (
+        "filter both: 300,000 URLs known, 19.0 MiB of memory (66 bytes a URL), 512.0 MiB mapped"
+    )
     assert filter_line({"filter": "mine", "keys": 2, "dsbf_leaves": 4, "dsbf_splits": 1, "dsbf_splitting": 1}) == (
         "filter mine: 2 URLs known, DSBF 4 leaves, 1 split (1 under way)"
     )
