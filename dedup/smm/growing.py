@@ -30,7 +30,7 @@ from anabranch.dedup.smm.sharing import LEDGER_FILE, Ledger, Sharing
 ADDRESSES_FILE = "ADDRESSES"
 #: Addresses of the compact form at most: some 6 MB of memory, where the mapped files would take 450 MiB of disk.
 COMPACT_KEYS = 1 << 16
-#: Memory of one of them: a number, its place in a set and in a list.
+#: Memory of one of them at most: a number, its place in a list, and a part of a page of the table.
 COMPACT_KEY_BYTES = 92
 #: Earlier addresses that a call sets in the mapped files, besides twice as many as it brings: a few milliseconds.
 MOVED_AT_ONCE = 64
@@ -61,22 +61,81 @@ def read_addresses(folder: Path, index: FileIndex) -> list[int]:
     return addresses
 
 
+#: The golden ratio of 2^64: the top bits of an address times it are its place (Fibonacci hashing).
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK_64 = (1 << 64) - 1
+#: A table has so many places for each address of the limit, twice of which it holds while they move.
+_PLACES_PER_KEY = 8
+
+
+class AddressTable:
+    """A set of addresses in one array, with linear probing, so that a batch is looked up in a few passes.
+
+    A set of Python's takes longer for the links of a page: each look-up waits for the memory of an entry, then of a number.
+    """
+
+    def __init__(self, most: int) -> None:
+        bits = (_PLACES_PER_KEY * max(most, 1)).bit_length()
+        self._table: IntArray = np.zeros(
+            1 << bits, dtype=np.int64
+        )  # an address plus 1, or 0; pages come as they are touched
+        self._last, self._shift = (1 << bits) - 1, 64 - bits
+        self._factor, self._drop = np.uint64(_GOLDEN), np.uint64(self._shift)
+        self.count = 0
+
+    def add(self, addresses: Iterable[int]) -> None:
+        """Add addresses that are not there."""
+        for address in addresses:
+            place = self._place(address)
+            while self._table.item(place):
+                place = place + 1 & self._last
+            self._table[place] = address + 1
+            self.count += 1
+
+    def __contains__(self, address: int) -> bool:
+        place = self._place(address)
+        while (held := self._table.item(place)) != address + 1:
+            if not held:
+                return False
+            place = place + 1 & self._last
+        return True
+
+    def are_missing(self, addresses: IntArray) -> BoolArray:
+        """True where an address is not there."""
+        places = (addresses.view(np.uint64) * self._factor >> self._drop).view(np.int64)
+        wanted = addresses + 1
+        held = self._table[places]
+        missing: BoolArray = held != wanted
+        others = np.flatnonzero(missing & (held != 0))
+        places, wanted = places[others], wanted[others]
+        while len(others):  # another address has the place: look at the next one
+            places = places + 1 & self._last
+            held = self._table[places]
+            missing[others] = is_missing = held != wanted
+            goes_on = is_missing & (held != 0)
+            others, places, wanted = others[goes_on], places[goes_on], wanted[goes_on]
+        return missing
+
+    def _place(self, address: int) -> int:
+        return (address * _GOLDEN & _MASK_64) >> self._shift
+
+
 class _CompactForm:
     """The addresses of a small store, and how many of the first ones the mapped files have."""
 
-    def __init__(self, addresses: list[int]) -> None:
-        self.known = set(addresses)
+    def __init__(self, addresses: list[int], limit: int) -> None:
+        self.known = AddressTable(max(limit, len(addresses)))
+        self.known.add(dict.fromkeys(addresses))
         self.in_order = addresses  #: only ever extended, so that a sync in another thread may copy it
         self.moved = 0
 
-    def missing(self, addresses: Iterable[int]) -> list[int]:
+    def missing(self, addresses: IntArray) -> list[int]:
         """The addresses that are not there, each once."""
-        known = self.known
-        return [address for address in dict.fromkeys(addresses) if address not in known]
+        return list(dict.fromkeys(addresses[self.known.are_missing(addresses)].tolist()))
 
     def add(self, missing: list[int]) -> None:
         """Add addresses that are missing."""
-        self.known.update(missing)
+        self.known.add(missing)
         self.in_order.extend(missing)
 
 
@@ -90,7 +149,7 @@ class GrowingBits(Closing):
         self._limit = limit
         sharing.attend(folder / LEDGER_FILE, alone=True)
         Ledger(folder, ledger_bytes(index)).close()  # a damaged one is refused now, and not when the store has grown
-        self._compact: _CompactForm | None = _CompactForm(read_addresses(folder, index))
+        self._compact: _CompactForm | None = _CompactForm(read_addresses(folder, index), limit)
         self._files_used = self._count_files(self._compact.in_order)
         self._files: BitFiles | None = None  # from the first address that moves on
         self._saved = len(self._compact.in_order)  # addresses in the file
@@ -108,7 +167,7 @@ class GrowingBits(Closing):
         """Number of set bits."""
         self._require_open()
         compact = self._compact  # once: a sync in another thread asks, too
-        return self._mapped.bits_set if compact is None else len(compact.known)
+        return self._mapped.bits_set if compact is None else compact.known.count
 
     @property
     def used(self) -> BitsUsed | None:
@@ -126,8 +185,7 @@ class GrowingBits(Closing):
         compact = self._compact
         if compact is None:
             return self._mapped.are_clear(addresses)
-        known = compact.known
-        return np.array([address not in known for address in addresses.tolist()], dtype=np.bool_)
+        return compact.known.are_missing(addresses)
 
     def is_clear(self, address: int) -> bool:
         """`are_clear` of one address."""
@@ -143,12 +201,12 @@ class GrowingBits(Closing):
 
     def set(self, addresses: IntArray) -> None:
         """Set bits. Raises: as `test_and_set`."""
-        if not self._stays_compact(addresses.tolist()):
+        if not self._stays_compact(addresses):
             self._mapped.set(addresses)
 
     def set_one(self, address: int) -> None:
         """`set` one address."""
-        if not self._stays_compact((address,)):
+        if not self._stays_compact(np.array([address])):
             self._mapped.set_one(address)
 
     def sync(self) -> None:
@@ -180,7 +238,7 @@ class GrowingBits(Closing):
         self._require_open()
         if self._compact is None:
             self._mapped.check()
-        elif not self._compact.known.issuperset(read_addresses(self._folder, self._index)):
+        elif not all(address in self._compact.known for address in read_addresses(self._folder, self._index)):
             raise InvariantBroken(f"{self._folder / ADDRESSES_FILE} holds addresses that were never set")
 
     def close(self) -> None:
@@ -204,7 +262,7 @@ class GrowingBits(Closing):
         assert self._files is not None, "the mapped files answer once they have all addresses"
         return self._files
 
-    def _stays_compact(self, addresses: Iterable[int]) -> bool:
+    def _stays_compact(self, addresses: IntArray) -> bool:
         """Add the addresses to the compact form; False if the mapped files answer, which then have all others."""
         self._require_open()
         compact = self._compact

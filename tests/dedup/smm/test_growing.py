@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from anabranch.dedup import FilterClosed, FilterInUse, FormatMismatch, InvariantBroken, Smm, StoreFull
 from anabranch.dedup.smm import bitfiles
-from anabranch.dedup.smm.growing import ADDRESSES_FILE, COMPACT_KEYS, MOVED_AT_ONCE, GrowingBits
+from anabranch.dedup.smm.growing import ADDRESSES_FILE, COMPACT_KEYS, MOVED_AT_ONCE, AddressTable, GrowingBits
 
 LEVELS = (1, 1)
 LIMIT = 100
@@ -308,3 +308,23 @@ def test_what_is_touched_counts_the_files_that_fill(tmp_path: Path) -> None:
         assert now.is_compact
         assert before == 16 + 8 * LIMIT
         assert now.bytes_touched > before + 8 * 5
+
+
+#: Addresses that all have one of the last two of the 128 places of a table.
+CROWDED = [address for address in range(5000) if AddressTable(10)._place(address) >= 126]
+
+
+@given(st.lists(st.one_of(st.integers(0, 40), st.integers(0, (1 << 56) - 1), st.sampled_from(CROWDED)), max_size=40))
+def test_a_table_of_addresses_is_a_set(addresses: list[int]) -> None:
+    """Against a set, one by one and as a batch, also where many addresses have one place and at the table's end."""
+    table, model = AddressTable(10), set[int]()
+    for address in addresses:
+        if address not in model:
+            table.add([address])
+            model.add(address)
+        asked = [*addresses, address + 1, 0]
+        missing = table.are_missing(np.array(asked, dtype=np.int64)).tolist()
+        assert missing == [each not in model for each in asked]
+        assert [each not in table for each in asked] == missing
+    assert table.count == len(model)
+    assert table.are_missing(np.zeros(0, dtype=np.int64)).tolist() == []
