@@ -9,9 +9,10 @@ import csv
 import io
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 #: None is shown as an empty cell; figures that a source lost are the text `NOT_RECOVERABLE`.
 Cell: TypeAlias = str | int | float | None
@@ -88,6 +89,60 @@ def interval(figures: Sequence[float]) -> tuple[float, float] | None:
     draw = random.Random(0)  # noqa: S311 - no secret
     medians = sorted(statistics.median(draw.choices(figures, k=len(figures))) for _ in range(_RESAMPLES))
     return medians[_RESAMPLES // 40], medians[-_RESAMPLES // 40 - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """The ratio of two contestants: its median over the rounds, and a verdict only if the interval excludes 1."""
+
+    figures: tuple[float, ...]  #: one of each round
+
+    @property
+    def median(self) -> float:
+        """The figure to show. Raises: StatisticsError without rounds."""
+        return statistics.median(self.figures)
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the median; None of fewer than `LEAST_ROUNDS` rounds."""
+        return interval(self.figures) if len(self.figures) >= LEAST_ROUNDS else None
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it is shown to be more than 1."""
+        return self.interval is not None and self.interval[0] > 1
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it is shown to be less than 1."""
+        return self.interval is not None and self.interval[1] < 1
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return f"{self.median:.3g} ({_many_rounds(len(self.figures))}: no interval)"
+        return f"{self.median:.3g} (95 %: {self.interval[0]:.3g} to {self.interval[1]:.3g})"
+
+
+def ratio_of(figures: Sequence[float], over: Sequence[float]) -> Ratio:
+    """The ratio of two contestants' figures of the same rounds."""
+    return Ratio(figures=tuple(one / other for one, other in zip(figures, over, strict=True)))
+
+
+def _many_rounds(number: int) -> str:
+    return f"{number} round{'s' * (number != 1)}"
+
+
+T = TypeVar("T")
+
+
+def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
+    """Each contestant once a round, with the number of the round; each round in the reverse order of the one before.
+
+    A change of the machine's speed so falls on all of them alike.
+    """
+    for number in range(rounds):
+        for one in contestants[:: -1 if number % 2 else 1]:
+            yield number, one
 
 
 def shown(cell: Cell) -> str:

@@ -47,6 +47,12 @@ class BitmapHashTable:
         """True where a key was added."""
         return np.fromiter(map(self.contains_one, keys), dtype=np.bool_, count=len(keys))
 
+    def put(self, keys: Sequence[bytes]) -> int:
+        """Insert keys that are missing, and different, without a look at the chains. Returns their number."""
+        for key in keys:
+            self._chains[zlib.crc32(key) % len(self._chains)].append(key)
+        return len(keys)
+
     def add_one(self, key: bytes) -> bool:
         """Insert one key; True if it was missing."""
         chain = self._chains[zlib.crc32(key) % len(self._chains)]
