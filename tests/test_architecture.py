@@ -118,6 +118,7 @@ MOST_STATEMENTS = {("crawler/console/*", "anabranch.frontier"): 3, ("crawler/lab
 
 #: library -> the files that may import it (fnmatch patterns; `*` spans folders). A library that is not here is new: enter it.
 LIBRARIES: dict[str, tuple[str, ...]] = {
+    "abloom": ("crawler/lab/filters/contestants.py",),  # a peer that `compare --filters` measures
     "ada_url": ("crawler/urls/parsing.py",),
     "aiodns": ("crawler/fetch/dns.py",),
     "aiohttp": (
@@ -154,7 +155,10 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "psycopg": ("frontier/stores/sql/postgres.py",),
     "pydantic_core": ("crawler/order/*",),  # its errors
     "pydantic_settings": ("crawler/order/*",),
-    "rbloom": ("crawler/lab/filters/contestants.py",),  # a peer that `compare --filters` measures
+    "pybloom_live": ("crawler/lab/filters/contestants.py",),  # a peer that `compare --filters` measures
+    "pyfusefilter": ("crawler/lab/filters/contestants.py",),  # another
+    "rbloom": ("crawler/lab/filters/contestants.py",),  # another
+    "scf": ("crawler/lab/filters/contestants.py",),  # another
     "redis": ("dedup/bloom/redis.py",),
     "rich": ("crawler/cli/*", "crawler/report/progress*"),
     "scrapy": ("frontier/hosts/scrapy/*",),

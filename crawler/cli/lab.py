@@ -43,7 +43,7 @@ STDOUT = Path("-")
 
 
 #: Parameters of `anabranch compare` that only a comparison of filters takes, and all that it takes.
-_OF_FILTERS = {"filters", "expected", "false_positive", "urls"}
+_OF_FILTERS = {"filters", "expected", "false_positive", "bits", "urls"}
 _OF_COMPARED = _OF_FILTERS | {"kinds", "pages", "hosts", "seed", "replay"}
 
 

@@ -246,13 +246,22 @@ def compare(
         ),
     ] = None,
     filters: Annotated[
-        Numbers, FILTERS(help="Compare these: smm, dsbf, both, exact, similar, rbloom, package.module:Class.", **NAMES)
+        Numbers,
+        FILTERS(
+            help="Compare these: smm, dsbf, both, exact, similar; rbloom, blocked-bloom, scalable-bloom, cuckoo, fuse8, "
+            "fuse16; package.module:Class.",
+            **NAMES,
+        ),
     ] = None,
     expected: Annotated[
         Whole, FILTERS(help="Size the filters for this many URLs (default: as many as there are).", **COUNT)
     ] = None,
     false_positive: Annotated[
         Number, FILTERS(metavar="RATE", help="Size the filters for this error rate (default 0.001).")
+    ] = None,
+    bits: Annotated[
+        Number,
+        FILTERS(metavar="BITS", help="Then for this memory for each URL (default 20; 0: leave that comparison out)."),
     ] = None,
     urls: Annotated[FilePath, FILTERS(metavar="FILE|-", help="Ask for these URLs, one per line.")] = None,
     plot: Plot = None,

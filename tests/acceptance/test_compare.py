@@ -181,7 +181,7 @@ async def test_filters_are_compared_by_the_links_of_a_tiny_web(tmp_path: Path) -
     assert ended.code == 0, ended.err
     assert "lead to 200 URLs; filters for 20" in " ".join(ended.out.split())
     assert "* No URL lost: both." in ended.out
-    assert "lab filters: 0 of 41 steps done; now: making the links" in ended.err
+    assert "lab filters: 0 of 91 steps done; now: making the links" in ended.err
     runs = {run["name"]: run for run in json.loads((tmp_path / "a.json").read_text())["runs"]}
     assert (runs["both"]["losses"]["lost"], len(runs["rbloom"]["losses"]["named"])) == (0, 20)
     assert ["filter", "links", "new URLs dropped"] in [
