@@ -49,11 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     stream, sys.stdout = sys.stdout, sys.stderr  # a user's filter may print
     try:
         is_static = name in CONTESTANTS and CONTESTANTS[name].is_static
-        with Asking(
+        with FilterTrial(
             opener_of(name), Path(folder), int(links), FilterSize(**json.loads(size)), is_static=is_static
-        ) as asking:
+        ) as trial:
             for word in sys.stdin:
-                answer = {"fill": asking.fill, "ask": asking.ask, "end": asking.end}[word.strip()]()
+                answer = {"fill": trial.fill, "ask": trial.ask, "end": trial.end}[word.strip()]()
                 print(json.dumps(answer), file=stream, flush=True)
     except (DedupError, CrawlerError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - for the parent process
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.DONE
 
 
-class Asking:
+class FilterTrial:
     """A filter that is filled and asked in shares. Leave it as a context manager, which closes the files."""
 
     def __init__(self, opener: Opener, folder: Path, links: int, size: FilterSize, *, is_static: bool = False) -> None:

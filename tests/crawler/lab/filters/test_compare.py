@@ -15,7 +15,7 @@ import pytest
 
 from anabranch.crawler import runtime
 from anabranch.crawler.lab.filters import contestants
-from anabranch.crawler.lab.filters.asking import ANSWERS, ASKINGS, LINKS, POINTS, Asking, pages_in
+from anabranch.crawler.lab.filters.asking import ANSWERS, ASKINGS, LINKS, POINTS, FilterTrial, pages_in
 from anabranch.crawler.lab.filters.compare import STEPS, FilterOptions, batches, check, pages_of, run
 from anabranch.crawler.lab.filters.compare_report import (
     AskedShare,
@@ -200,10 +200,10 @@ def ask(folder: Path, pages: Sequence[Sequence[bytes]], seen: type[ExactFilter] 
     (folder / LINKS).write_bytes(b"".join(b"\n".join((*page, b"", b"")) for page in pages))
     links = sum(map(len, pages))
     points: list[FilterPoint] = []
-    with Asking(lambda *_: seen(), folder, links, SIZE) as asking:
+    with FilterTrial(lambda *_: seen(), folder, links, SIZE) as trial:
         while not points or points[-1].links < links:
-            points.append(asking.fill())
-        ending = asking.end()
+            points.append(trial.fill())
+        ending = trial.end()
     urls = {url for page in pages for url in page}
     assert ending["forgotten"] == len(urls) == ending["urls"], "a set in memory forgets all"
     assert (ending["probes"], ending["false_hits"]) == (links, 0)
@@ -248,10 +248,10 @@ def test_known_links_are_asked_for_in_shares_again_and_again(tmp_path: Path) -> 
     """All of them in as many shares as while it was filled; the first share follows the last."""
     urls = [b"http://a.example/%d" % number for number in range(60)]
     (tmp_path / LINKS).write_bytes(b"".join(b"%b\n\n" % url for url in urls))
-    with Asking(lambda *_: ExactFilter(), tmp_path, 60, SIZE) as asking:
+    with FilterTrial(lambda *_: ExactFilter(), tmp_path, 60, SIZE) as trial:
         for _ in range(POINTS):
-            asking.fill()
-        shares = [asking.ask() for _ in range(POINTS + 1)]
+            trial.fill()
+        shares = [trial.ask() for _ in range(POINTS + 1)]
     assert [links for links, _ in shares] == [3] * (POINTS + 1)
     assert all(cpu_us >= 0 for _, cpu_us in shares)
 
