@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.crawler.lab.report import LEAST_ROUNDS, interval
 from scripts.benchmarks.calibration import REFERENCE_ROUNDS
 
 #: The units that are rates; they are scaled by the calibration loop, all others are shown as measured.
@@ -24,6 +26,35 @@ class Row:
     is_bound: bool = False  #: the target is the most that is allowed, not the least
     interval: tuple[float, float] | None = None  #: that holds the true figure with 95 %; None: unknown
     note: str = ""  #: an explanation for the reader
+
+
+def rounds_row(
+    name: str,
+    what: str,
+    figures: Sequence[float],
+    unit: str,
+    *,
+    target: float | None = None,
+    is_bound: bool = False,
+    note: str = "",
+) -> Row:
+    """The row of a figure that was measured in alternated rounds, such as a ratio: its median, with its 95 % interval.
+
+    Of fewer than `LEAST_ROUNDS` rounds the interval is unknown, and with a target the verdict is a hint.
+    """
+    between = interval(figures) if len(figures) >= LEAST_ROUNDS else None
+    spread = f"{min(figures):,.4g} to {max(figures):,.4g} in {len(figures)} round{'s' * (len(figures) != 1)}"
+    known = f"95 %: {between[0]:,.4g} to {between[1]:,.4g}" if between else "too few for an interval"
+    return Row(
+        name=name,
+        what=what,
+        measured=statistics.median(figures),
+        unit=unit,
+        target=target,
+        is_bound=is_bound,
+        interval=between,
+        note="; ".join(filter(None, (known, spread, note))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +86,12 @@ class Judged:
         A row with an interval is undecided if its target is within that: more rounds decide.
         """
         row, scaled = self.row, self.scaled
-        if scaled is None:
+        if scaled is None or row.measured is None:
             return "not run"
         if row.target is None:
             return ""
-        met = {figure <= row.target if row.is_bound else figure >= row.target for figure in row.interval or (scaled,)}
+        ends = [end * scaled / row.measured for end in row.interval] if row.interval and row.measured else [scaled]
+        met = {figure <= row.target if row.is_bound else figure >= row.target for figure in ends}
         return "undecided" if len(met) > 1 else "met" if met == {True} else "falls short"
 
 

@@ -147,7 +147,7 @@ class SimilarContestant(_Peer):
         self._filter.close()
 
 
-class InMemory(_Peer, ABC):
+class PeerInMemory(_Peer, ABC):
     """A peer that is in memory: a sync writes the whole filter into one file, and an opening reads it."""
 
     def __init__(self, folder: Path, size: FilterSize) -> None:
@@ -193,7 +193,7 @@ class InMemory(_Peer, ABC):
         self.sync()
 
 
-class RbloomContestant(InMemory):
+class RbloomContestant(PeerInMemory):
     """The classic Bloom filter of rbloom."""
 
     def made(self, size: FilterSize) -> Any:
@@ -218,7 +218,7 @@ class RbloomContestant(InMemory):
         return float(self._held.size_in_bits)
 
 
-class BlockedContestant(InMemory):
+class BlockedContestant(PeerInMemory):
     """The blocked Bloom filter of abloom: a key's eight bits are in one cache line (split block, as in Apache Parquet)."""
 
     def made(self, size: FilterSize) -> Any:
@@ -243,7 +243,7 @@ class BlockedContestant(InMemory):
         return float(self._held.bit_count)
 
 
-class ScalableContestant(InMemory):
+class ScalableContestant(PeerInMemory):
     """The scalable Bloom filter of pybloom-live: when it is full it adds a larger one with a lower rate (Almeida, 2007)."""
 
     def made(self, size: FilterSize) -> Any:
@@ -281,7 +281,7 @@ class ScalableContestant(InMemory):
 _TIGHTENING = 0.9
 
 
-class CuckooContestant(InMemory):
+class CuckooContestant(PeerInMemory):
     """The scalable cuckoo filter of the crate of this name: fingerprints in two places each, which could be deleted again."""
 
     def made(self, size: FilterSize) -> Any:
@@ -320,7 +320,7 @@ class CuckooContestant(InMemory):
 _CUCKOO_FILL = 0.55
 
 
-class FuseContestant(InMemory):
+class FuseContestant(PeerInMemory):
     """A binary fuse filter of pyfusefilter, with fingerprints of 8 or 16 bits. It is static: `mark` takes all URLs, once."""
 
     def __init__(self, fingerprint_bits: int, folder: Path, size: FilterSize) -> None:

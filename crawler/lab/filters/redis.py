@@ -1,9 +1,13 @@
 """Figure 9 of the DSBF paper (2016): URLs per second through a DSBF with c leaves on c Redis servers.
 
 `redis_servers.py` starts the servers and ends them afterwards. Each of several threads has its own connections and adds the
-URLs in batches, as crawlers that share a filter do; then all threads look up known URLs. The paper's leaves are on three
-machines, one of them the crawler's; here `latency_s` makes a thread wait as long as a network would, for all servers but
-the first. The first half measures (`run`), the second makes the report.
+URLs in batches, as crawlers that share a filter do; then all threads look up known URLs. The pairs of c and threads take turns:
+each round adds another part of the URLs to the filter of every pair, in the reverse order of the round before, so that a
+machine that changes its speed does so for all of them.
+
+The paper's leaves are on three machines, one of them the crawler's; here `latency_s` makes a thread wait as long as a network
+would, for all servers but the first. Clients and servers share this machine's cores, so the CPU time of both is measured, too.
+The first half measures (`run`), the second makes the report.
 """
 
 from __future__ import annotations
@@ -18,12 +22,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from statistics import median
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from anabranch.crawler.lab.filters.redis_servers import RedisServer
-from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, LabReport, OnProgress, Panel, Table
+from anabranch.crawler.lab.report import (
+    LEAST_ROUNDS,
+    NOT_RECOVERABLE,
+    Cell,
+    Curve,
+    LabReport,
+    OnProgress,
+    Panel,
+    Ratio,
+    Table,
+    in_turns,
+    interval,
+    ratio_of,
+)
 from anabranch.crawler.lab.urls import distinct_urls
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.bloom.formulas import DsbfParameters
@@ -58,19 +76,23 @@ def run(options: RedisOptions, on_progress: OnProgress) -> LabReport:
     _check(options)
     urls = distinct_urls(options.urls, options.count, options.seed)
     batches = [urls[start : start + options.batch] for start in range(0, len(urls), options.batch)]
-    known = batches[: -(-len(batches) // _KNOWN_SHARE)]
-    rows: list[RedisRow] = []
-    steps = len(options.leaves) * len(options.threads)
-    for leaves in options.leaves:
-        with running_servers(leaves, options.server) as addresses:
-            trial = Trial(addresses, shape_for(len(urls), leaves, options.false_positive), options.latency_s)
-            for threads in options.threads:
-                on_progress(len(rows), steps, f"c = {leaves}, threads: {threads}")
-                rows.append(trial.run(threads, batches, known))
-    on_progress(steps, steps, "done")
+    rounds = min(ROUNDS, len(batches))
+    edges = [len(batches) * number // rounds for number in range(rounds + 1)]
+    pairs = [(leaves, threads) for leaves in options.leaves for threads in options.threads]
+    with running_servers(max(options.leaves), options.server) as servers:
+        trials = [
+            Trial(servers[:leaves], shape_for(len(urls), leaves, options.false_positive), threads, options.latency_s)
+            for leaves, threads in pairs
+        ]
+        steps = rounds * len(trials)
+        for step, (number, trial) in enumerate(in_turns(trials, rounds)):
+            on_progress(step, steps, f"round {number + 1} of {rounds}, {trial.words}")
+            trial.run(batches[edges[number] : edges[number + 1]])
+        on_progress(steps, steps, "done")
+        rows = [trial.row() for trial in trials]
     setup = RedisSetup(
         urls=len(urls),
-        known=sum(map(len, known)),
+        known=sum(row.known for row in rows) // len(rows),
         batch=options.batch,
         latency_s=options.latency_s,
         false_positive=options.false_positive,
@@ -79,38 +101,63 @@ def run(options: RedisOptions, on_progress: OnProgress) -> LabReport:
     return report(setup, rows)
 
 
+#: Rounds, each with another part of the URLs.
+ROUNDS = LEAST_ROUNDS
+_names = count()
+
+
 class Trial:
-    """Filters of one shape on the same servers."""
+    """A filter on some servers, to which so many threads add URLs round by round."""
 
-    def __init__(self, addresses: Sequence[str], shape: DsbfParameters, latency_s: float) -> None:
-        self._addresses = addresses
+    def __init__(self, servers: Sequence[RedisServer], shape: DsbfParameters, threads: int, latency_s: float) -> None:
+        self._servers = servers
         self._shape = shape
+        self._threads = threads
         self._latency_s = latency_s
-        self._runs = count()
+        self._name = f"run-{next(_names)}"
+        self._rounds: list[RedisRound] = []
+        self._splits = 0
 
-    def run(self, threads: int, batches: Sequence[Batch], known: Sequence[Batch]) -> RedisRow:
-        """Add all batches to a new filter with so many threads, then ask for the known ones."""
-        name, wires = f"run-{next(self._runs)}", [SimulatedLatency(self._latency_s) for _ in range(threads)]
+    @property
+    def words(self) -> str:
+        """The pair, for progress."""
+        return f"c = {len(self._servers)}, threads: {self._threads}"
+
+    def run(self, batches: Sequence[Batch]) -> None:
+        """Add the batches, none of which was added before; then ask for the first ones again."""
+        wires = [SimulatedLatency(self._latency_s) for _ in range(self._threads)]
+        known = batches[: -(-len(batches) // _KNOWN_SHARE)]
         with ExitStack() as opened:
-            filters = [opened.enter_context(self._open(name, wire)) for wire in wires]
-            cpu_s = time.process_time()
+            filters = [opened.enter_context(self._open(wire)) for wire in wires]
+            client_s, servers_s = time.process_time(), self._servers_s()
             new, new_s = timed([wire.over(one.add) for wire, one in zip(wires, filters, strict=True)], batches)
-            cpu_s = time.process_time() - cpu_s
+            client_s, servers_s = time.process_time() - client_s, self._servers_s() - servers_s
             _, known_s = timed([wire.over(one.unseen) for wire, one in zip(wires, filters, strict=True)], known)
-            splits = filters[0].statistics().splits
-        urls = sum(map(len, batches))
-        return RedisRow(
-            leaves=len(self._addresses),
-            threads=threads,
-            new_per_s=urls / new_s,
-            known_per_s=sum(map(len, known)) / known_s,
-            client_cores=cpu_s / new_s,
-            falsely_known=urls - new,
-            splits=splits,
+            self._splits = filters[0].statistics().splits
+        self._rounds.append(
+            RedisRound(
+                urls=sum(map(len, batches)),
+                new=new,
+                new_s=new_s,
+                known=sum(map(len, known)),
+                known_s=known_s,
+                client_s=client_s,
+                servers_s=servers_s,
+            )
         )
 
-    def _open(self, name: str, wire: SimulatedLatency) -> SharedDsbf:
-        return SharedDsbf.open(self._addresses, name=name, parameters=self._shape, on_sent=wire.sent)
+    def row(self) -> RedisRow:
+        """All rounds together."""
+        return RedisRow(
+            leaves=len(self._servers), threads=self._threads, rounds=tuple(self._rounds), splits=self._splits
+        )
+
+    def _servers_s(self) -> float:
+        return sum(server.cpu_s() for server in self._servers)
+
+    def _open(self, wire: SimulatedLatency) -> SharedDsbf:
+        addresses = [server.url for server in self._servers]
+        return SharedDsbf.open(addresses, name=self._name, parameters=self._shape, on_sent=wire.sent)
 
 
 class SimulatedLatency:
@@ -178,14 +225,13 @@ def timed(calls: Sequence[Call], batches: Sequence[Batch]) -> tuple[int, float]:
 
 
 @contextmanager
-def running_servers(number: int, program: Path | None) -> Iterator[list[str]]:
-    """So many servers with new, empty data, and their URLs."""
+def running_servers(number: int, program: Path | None) -> Iterator[list[RedisServer]]:
+    """So many servers with new, empty data."""
     with tempfile.TemporaryDirectory(prefix="anabranch-lab-") as folder, ExitStack() as running:
-        servers = [
+        yield [
             running.enter_context(RedisServer(Path(folder, str(place)), program=program, append_only=True))
             for place in range(number)
         ]
-        yield [server.url for server in servers]
 
 
 def _check(options: RedisOptions) -> None:
@@ -206,18 +252,31 @@ PUBLISHED_URLS_PER_S = 15_000
 NEEDED_PER_S = 2_000
 
 _SATURATED = 0.85  # of a core: near the maximum of one interpreter
-_IDLE = 0.5  # of a core: the threads mostly wait
 _COLUMNS = (
     "leaves c",
     "threads",
     "new URLs/s",
+    "95 %",
     "known URLs/s",
     "published URLs/s",
-    "new / published",
+    "client µs a URL",
+    "servers µs a URL",
     "client's cores",
     "falsely known",
     "splits",
 )
+
+
+class RedisRound(NamedTuple):
+    """A part of the URLs through one filter."""
+
+    urls: int
+    new: int  #: that were taken for new
+    new_s: float  #: to add them
+    known: int  #: URLs that were asked for again
+    known_s: float
+    client_s: float  #: CPU time of all threads, while URLs were added
+    servers_s: float  #: CPU time of all servers, in the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +285,63 @@ class RedisRow:
 
     leaves: int
     threads: int
-    new_per_s: float  #: URLs per second, each added for the first time
-    known_per_s: float  #: the same, each added before
-    client_cores: float  #: CPU time of all threads per second, while new URLs were added
-    falsely_known: int  #: new URLs that were taken for known
-    splits: int  #: of leaves, while they were added
+    rounds: tuple[RedisRound, ...]
+    splits: int  #: of leaves, while URLs were added
+
+    @property
+    def news_per_s(self) -> list[float]:
+        """URLs per second of each round, each added for the first time."""
+        return [each.urls / each.new_s for each in self.rounds]
+
+    @property
+    def new_per_s(self) -> float:
+        """The median of `news_per_s`."""
+        return median(self.news_per_s)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of `new_per_s`; None of few rounds."""
+        return interval(self.news_per_s) if len(self.rounds) >= LEAST_ROUNDS else None
+
+    @property
+    def knowns_per_s(self) -> list[float]:
+        """URLs per second of each round, of those that were added before."""
+        return [each.known / each.known_s for each in self.rounds]
+
+    @property
+    def known_per_s(self) -> float:
+        """The median of `knowns_per_s`."""
+        return median(self.knowns_per_s)
+
+    @property
+    def known(self) -> int:
+        """URLs that were asked for again."""
+        return sum(each.known for each in self.rounds)
+
+    @property
+    def client_us(self) -> float:
+        """CPU time of the client for a new URL."""
+        return 1e6 * median(each.client_s / each.urls for each in self.rounds)
+
+    @property
+    def servers_us(self) -> float:
+        """CPU time of all servers for a new URL; the kernel counts it in ticks, so that it is of all rounds together."""
+        return 1e6 * sum(each.servers_s for each in self.rounds) / sum(each.urls for each in self.rounds)
+
+    @property
+    def client_cores(self) -> float:
+        """CPU time of all threads per second, while new URLs were added."""
+        return median(each.client_s / each.new_s for each in self.rounds)
+
+    @property
+    def server_cores(self) -> float:
+        """CPU time of all servers per second, while new URLs were added."""
+        return sum(each.servers_s for each in self.rounds) / sum(each.new_s for each in self.rounds)
+
+    @property
+    def falsely_known(self) -> int:
+        """New URLs that were taken for known."""
+        return sum(each.urls - each.new for each in self.rounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +370,11 @@ def _table(setup: RedisSetup, rows: Sequence[RedisRow]) -> Table:
         columns=_COLUMNS,
         rows=tuple(_cells(row) for row in rows),
         note=(
-            f"New: test-and-set of URLs that no one added before, logged and checked, AOF everysec. Known: the first "
-            f"{setup.known:,} of them again. The published figure is the paper's prose for c = {PUBLISHED_LEAVES}, "
-            f"several threads; its curves are lost. Its leaves stood on three machines, with 0.35-0.45 ms for a ping; "
-            f"here all servers and the threads share {setup.cores} cores."
+            f"New: test-and-set of URLs that no one added before, logged and checked, AOF everysec; the median of "
+            f"{len(rows[0].rounds)} rounds, each with another part of the URLs, in which all rows took turns, and its 95 % "
+            f"interval (bootstrap). Known: {setup.known:,} of them again. Client and servers: their CPU time. The published "
+            f"figure is the paper's prose for c = {PUBLISHED_LEAVES}, several threads; its curves are lost. Its leaves were on "
+            f"three machines, with 0.35-0.45 ms for a ping; here all servers and the threads share {setup.cores} cores."
         ),
     )
 
@@ -273,9 +385,11 @@ def _cells(row: RedisRow) -> tuple[Cell, ...]:
         row.leaves,
         row.threads,
         row.new_per_s,
+        "" if row.interval is None else " to ".join(f"{end:,.0f}" for end in row.interval),
         row.known_per_s,
         f"about {PUBLISHED_URLS_PER_S:,}" if is_published else NOT_RECOVERABLE,
-        row.new_per_s / PUBLISHED_URLS_PER_S if is_published else None,
+        row.client_us,
+        row.servers_us,
         row.client_cores,
         row.falsely_known,
         row.splits,
@@ -313,8 +427,9 @@ def _closing(setup: RedisSetup, rows: Sequence[RedisRow]) -> Iterator[str]:
     if published := [row for row in rows if row.leaves == PUBLISHED_LEAVES]:
         best = _best(published)
         yield (
-            f"c = {PUBLISHED_LEAVES}: {best.new_per_s:,.0f} URLs/s with {_threads(best)}, "
-            f"{best.new_per_s / PUBLISHED_URLS_PER_S:.1f} times the published {PUBLISHED_URLS_PER_S:,}."
+            f"c = {PUBLISHED_LEAVES}: {best.new_per_s:,.0f} URLs/s with {_threads(best)}{_spread(best)}, beside the published "
+            f"{PUBLISHED_URLS_PER_S:,}. That is no factor: the paper had three machines with a wire, here threads and servers "
+            f"share {setup.cores} cores."
         )
     yield from _more_leaves(rows)
     yield from _more_threads(rows)
@@ -343,36 +458,48 @@ def _need(rows: Sequence[RedisRow]) -> str:
 
 
 def _limit(setup: RedisSetup, fastest: RedisRow) -> str:
-    used = fastest.client_cores
+    """What keeps the fastest row from being faster: cores that are all in use, or Python."""
+    used, its = fastest.client_cores, fastest.server_cores
     used_words = (
-        "The threads share one Python interpreter, which lets one of them hash and pack at a time; in the fastest row "
-        f"they took {used:.2f} of {setup.cores} cores"
+        f"In the fastest row the threads took {used:.2f} of {setup.cores} cores ({fastest.client_us:.2g} µs a URL), "
+        f"{_servers(fastest)} {its:.2f} ({fastest.servers_us:.2g} µs)"
     )
     if used > _SATURATED:
-        return f"{used_words}, so Python is the limit, and more crawlers would do more."
-    if used < _IDLE:
-        return f"{used_words}, so the limit is {_servers(fastest)}, each of which runs one script at a time, on the same cores."
-    return f"{used_words}, the rest was for {_servers(fastest)}."
+        return (
+            f"{used_words}: the threads share one Python interpreter, which is the limit; more crawlers would do more."
+        )
+    if used + its > _SATURATED * setup.cores:
+        return f"{used_words}: all cores are in use, and machines of their own would do more."
+    if its > _SATURATED * fastest.leaves:
+        return f"{used_words}: the servers, each of which runs one script at a time, are the limit."
+    return f"{used_words}; the rest of the time they waited, for each other, the wire or other programs."
 
 
 def _more_leaves(rows: Sequence[RedisRow]) -> Iterator[str]:
-    """Whether the speed rises with c, by the best row of each c."""
-    best = [_best([row for row in rows if row.leaves == leaves]) for leaves in _counts(rows)]
-    if len(best) > 1:
-        few, many, highest = best[0], best[-1], _best(best)
-        verb = _verb(many.new_per_s / few.new_per_s)
-        peak = f", with its peak at c = {highest.leaves}" if highest not in (few, many) else ""
-        figures = "; ".join(f"c = {row.leaves}: {row.new_per_s:,.0f}" for row in best)
-        yield (
-            f"The paper reports that the speed rises with c. Here it {verb} from c = {few.leaves} to c = {many.leaves}{peak} "
-            f"(best rows, URLs/s: {figures})."
-        )
+    """Whether the speed rises with c, over all numbers of threads together."""
+    counts = _counts(rows)
+    if len(counts) < 2:
+        return
+    speeds = {leaves: _together([row for row in rows if row.leaves == leaves]) for leaves in counts}
+    few, many = counts[0], counts[-1]
+    change = ratio_of(speeds[many], speeds[few])
+    figures = "; ".join(f"c = {leaves}: {median(each):,.0f}" for leaves, each in speeds.items())
+    yield (
+        f"The paper reports that the speed rises with c. Here it {_verb(change)} from c = {few} to c = {many}: "
+        f"times {change} (URLs/s over all threads: {figures})."
+    )
 
 
-def _verb(change: float) -> str:
-    if change > 1.1:
+def _together(rows: Sequence[RedisRow]) -> list[float]:
+    """URLs per second in each round, of rows of one c."""
+    rounds = zip(*(row.rounds for row in rows), strict=True)
+    return [sum(each.urls for each in parts) / sum(each.new_s for each in parts) for parts in rounds]
+
+
+def _verb(change: Ratio) -> str:
+    if change.is_above:
         return "rises"
-    return "falls" if change < 1 / 1.1 else "hardly changes"
+    return "falls" if change.is_below else "shows no difference"
 
 
 def _more_threads(rows: Sequence[RedisRow]) -> Iterator[str]:
@@ -384,12 +511,23 @@ def _more_threads(rows: Sequence[RedisRow]) -> Iterator[str]:
         best = _best(ranked)
         yield (
             f"c = {most}: {fewest.new_per_s:,.0f} URLs/s with {_threads(fewest)}, {many.new_per_s:,.0f} with "
-            f"{_threads(many)}; the best are {best.new_per_s:,.0f} with {_threads(best)}."
+            f"{_threads(many)}{_differ(many, fewest)}; the highest median is {best.new_per_s:,.0f} with {_threads(best)}."
         )
+
+
+def _differ(many: RedisRow, fewest: RedisRow) -> str:
+    """The ratio of the two by rounds."""
+    change = ratio_of(many.news_per_s, fewest.news_per_s)
+    return f", times {change}" if change.is_above or change.is_below else ", no difference shown"
 
 
 def _best(rows: Sequence[RedisRow]) -> RedisRow:
     return max(rows, key=lambda row: row.new_per_s)
+
+
+def _spread(row: RedisRow) -> str:
+    """The interval, in brackets."""
+    return "" if row.interval is None else f" (95 %: {row.interval[0]:,.0f} to {row.interval[1]:,.0f})"
 
 
 def _threads(row: RedisRow) -> str:

@@ -6,42 +6,41 @@ share the machine's cores, so this is no measure of three machines.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
-from anabranch.crawler.lab.filters.redis import Trial, running_servers, shape_for
+from anabranch.crawler.lab.filters.redis import ROUNDS, Trial, running_servers, shape_for
+from anabranch.crawler.lab.report import in_turns
 from anabranch.dedup import DsbfParameters
 from scripts.benchmarks.dedup.keys import batches, urls
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 
 _SERVERS = 3
 _BATCH = 300
 _THREADS = (4, 8)
 _TARGET = 100_000.0
-_REPETITIONS = 3
 
 
 def shared(setting: Setting) -> Iterator[Row]:
-    """Three leaves, as published, and the tree that ten million URLs get by default."""
+    """Three leaves, as published, and the tree that ten million URLs get by default; the numbers of threads take turns."""
     count = setting.count(400_000)
     new = batches(urls(range(count)), _BATCH)
-    known = new[: len(new) // 2]
+    edges = [len(new) * number // ROUNDS for number in range(ROUNDS + 1)]
     shapes = (("", shape_for(count, _SERVERS, 1e-3), _TARGET), ("-tree", DsbfParameters(), None))
     for ending, shape, target in shapes:
-        with running_servers(_SERVERS, None) as addresses:
-            trial = Trial(addresses, shape, 0.0)
-            for threads in _THREADS:
-                setting.say(f"{shape.first_leaves} leaves, {threads} threads")
-                runs = [trial.run(threads, new, known) for _ in range(_REPETITIONS)]
-                for kind, speeds in (
-                    ("new", [run.new_per_s for run in runs]),
-                    ("known", [run.known_per_s for run in runs]),
-                ):
-                    yield Row(
-                        name=f"redis-{threads}{ending}-{kind}",
-                        what=f"{kind}, {shape.first_leaves} leaves on {_SERVERS} servers, {threads} threads",
-                        measured=statistics.median(speeds),
-                        unit="URLs/s",
+        with running_servers(_SERVERS, None) as servers:
+            trials = [Trial(servers, shape, threads, 0.0) for threads in _THREADS]
+            setting.say(f"{shape.first_leaves} leaves, {ROUNDS} rounds of {_THREADS[0]} and {_THREADS[1]} threads")
+            for number, trial in in_turns(trials, ROUNDS):
+                trial.run(new[edges[number] : edges[number + 1]])
+            for row in (trial.row() for trial in trials):
+                what = f"{shape.first_leaves} leaves on {_SERVERS} servers, {row.threads} threads"
+                note = f"client {row.client_us:.2g} µs of CPU a URL, servers {row.servers_us:.2g}"
+                for kind, speeds in (("new", row.news_per_s), ("known", row.knowns_per_s)):
+                    yield rounds_row(
+                        f"redis-{row.threads}{ending}-{kind}",
+                        f"{kind}, {what}",
+                        speeds,
+                        "URLs/s",
                         target=target,
-                        note=f"median of {len(runs)} runs of {count:,} URLs, {min(speeds):,.0f} to {max(speeds):,.0f}",
+                        note=note,
                     )

@@ -115,6 +115,31 @@ def test_splits_near_each_other_are_one_wave() -> None:
     assert waves_of(measured) == [(2_000, 3_500, 6), (4_600, 4_600, 1)]
 
 
+def test_the_filters_take_turns_point_by_point() -> None:
+    """In an order that reverses, so that a busy machine slows all of them."""
+    whats: list[str] = []
+    run(replace(SMALL, points=3, probes=100), lambda _done, _total, what: whats.append(what))
+    names = [what.partition(", ")[0] for what in whats[1:-1]]
+    turn = ["DSBF", "classic Bloom filter of the planned size", "classic Bloom filter of the final size"]
+    assert names == [*turn, *reversed(turn), *turn]
+
+
+def test_a_cost_is_a_ratio_with_its_interval() -> None:
+    """By points; where they do not agree no difference is shown, and few of them have no interval."""
+    points = tuple(point(1_000 * number) for number in range(1, 11))
+    dear = tuple(replace(one, insert_us=3.0, query_us=0.2) for one in points)
+    (line,) = (
+        line
+        for line in report(measurements(dsbf=dear, planned=points, final=points)).closing
+        if "Where it does not hold" in line
+    )
+    assert "one classic filter of that size needs less memory and less time." in line
+    assert "takes the DSBF 3 (95 %: 3 to 3) times as long to insert and 2 (95 %: 2 to 2) times as long to query" in line
+    (line,) = (line for line in report(measurements()).closing if "Where it does not hold" in line)
+    assert "needs less memory; no difference in time is shown." in line
+    assert "1 (2 rounds: no interval) times as long to insert" in line
+
+
 def test_without_a_split_the_report_says_so() -> None:
     """The URLs stayed within the plan; a rate of 0 is a gap on the log axis."""
     found = report(measurements())
