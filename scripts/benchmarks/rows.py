@@ -44,7 +44,7 @@ def rounds_row(
     """
     between = interval(figures) if len(figures) >= LEAST_ROUNDS else None
     spread = f"{min(figures):,.4g} to {max(figures):,.4g} in {len(figures)} round{'s' * (len(figures) != 1)}"
-    known = f"95 %: {between[0]:,.4g} to {between[1]:,.4g}" if between else "too few for an interval"
+    known = "" if between else f"an interval takes {LEAST_ROUNDS}"
     return Row(
         name=name,
         what=what,
@@ -53,7 +53,7 @@ def rounds_row(
         target=target,
         is_bound=is_bound,
         interval=between,
-        note="; ".join(filter(None, (known, spread, note))),
+        note="; ".join(filter(None, (spread, known, note))),
     )
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from scripts.benchmarks.calibration import REFERENCE_ROUNDS
 from scripts.benchmarks.rows import RATES, Judged
 
-_HEAD = ("row", "what", "measured", "scaled", "target", "ratio", "verdict")
-_LEFT = (0, 1, 6)  # columns of words; the others are of numbers
+_HEAD = ("row", "what", "measured", "95 %", "scaled", "target", "ratio", "verdict")
+_LEFT = (0, 1, 7)  # columns of words; the others are of numbers
 _BYTES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 
 
@@ -121,7 +121,8 @@ def _cells(judged: Judged) -> tuple[str, ...]:
     bound = "" if row.target is None else ("<= " if row.is_bound else ">= ") + amount(row.target, row.unit)
     scaled = amount(judged.scaled, row.unit) if row.unit in RATES else ""
     shown = "" if ratio is None else f"{ratio:.2f}"
-    return row.name, row.what, amount(row.measured, row.unit), scaled, bound, shown, judged.verdict
+    between = "" if row.interval is None else " to ".join(amount(end, row.unit).split(" ")[0] for end in row.interval)
+    return row.name, row.what, amount(row.measured, row.unit), between, scaled, bound, shown, judged.verdict
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

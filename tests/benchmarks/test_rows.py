@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.benchmarks.calibration import REFERENCE_ROUNDS
-from scripts.benchmarks.rows import Judged, Row, Setting
+from scripts.benchmarks.rows import Judged, Row, Setting, rounds_row
 from tests.rows import each_row
 
 
@@ -74,3 +74,19 @@ def test_a_target_within_the_interval_is_undecided(interval: tuple[float, float]
     """More rounds decide; an interval on one side of the target does."""
     row = Row(name="r", what="w", measured=1.1, unit="x", target=1.0, interval=interval)
     assert Judged(row=row, calibration=1.0, fastest=1.0).verdict == verdict
+
+
+def test_the_interval_of_a_rate_is_scaled_as_the_rate_is() -> None:
+    """On a machine of half the speed a target of 200 is within 90 to 120, and beyond 70 to 90."""
+    for interval, verdict in (((90.0, 120.0), "undecided"), ((70.0, 90.0), "falls short"), ((101.0, 120.0), "met")):
+        row = Row(name="r", what="w", measured=100.0, unit="URLs/s", target=200.0, interval=interval)
+        assert Judged(row=row, calibration=1.0, fastest=REFERENCE_ROUNDS / 2).verdict == verdict
+
+
+def test_a_figure_of_rounds_has_its_interval_if_they_are_nine() -> None:
+    """The median is shown, and the note has the spread."""
+    row = rounds_row("r", "w", [1.0, 1.1, 1.2] * 3, "x", target=1.0, note="more")
+    assert (row.measured, row.interval) == (1.1, (1.0, 1.2))
+    assert row.note == "1 to 1.2 in 9 rounds; more"
+    few = rounds_row("r", "w", [2.0], "x")
+    assert (few.measured, few.interval, few.note) == (2.0, None, "2 to 2 in 1 round; an interval takes 9")

@@ -27,6 +27,13 @@ def test_each_row_shows_figure_target_ratio_and_verdict() -> None:
     assert late[3:] == ["12.3", "ms", "<=", "10", "ms", "0.81", "falls", "short"]
 
 
+def test_an_interval_stands_beside_its_figure() -> None:
+    """Without its unit, which the figure has."""
+    row = Row(name="x", what="ratio", measured=1.5, unit="x", interval=(1.25, 2.0))
+    line = next(line for line in text_of(run(row)).splitlines() if line.startswith("x "))
+    assert line.split() == ["x", "ratio", "1.5", "x", "1.25", "to", "2"]
+
+
 def test_columns_stand_one_below_the_other() -> None:
     """Every row's verdict begins in the same column."""
     lines = text_of(run(FAST, LATE)).splitlines()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -29,7 +28,7 @@ from anabranch.crawler.report.logtail import failures_logged
 from anabranch.frontier.errors import FrontierError
 from scripts.benchmarks.crawl.contestants import DURABLE, JOB
 from scripts.benchmarks.crawl.race import raced
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.benchmarks.site.pages import Site
 
 _PAGES = 20_000
@@ -57,17 +56,10 @@ def _cost(setting: Setting) -> Row:
         outcome = raced(site, (unwatched, watched), setting, rounds=pairs)
     both = [outcome.results.get(one.name, []) for one in (watched, unwatched)]
     ratios = [one.cpu_us / other.cpu_us for one, other in zip(*both, strict=False)]
-    return Row(
-        name="watched-x",
-        what=f"CPU of a crawl a page, watched by {_WINDOWS} windows over unwatched",
-        measured=statistics.median(ratios) if ratios else None,
-        unit="x",
-        target=_MOST_X,
-        is_bound=True,
-        note=f"median of {len(ratios)} pairs, from {min(ratios):.3f} to {max(ratios):.3f}"
-        if ratios
-        else "; ".join(outcome.faults.values()),
-    )
+    name, what = "watched-x", f"CPU of a crawl a page, watched by {_WINDOWS} windows over unwatched"
+    if not ratios:
+        return Row(name=name, what=what, measured=None, unit="x", note="; ".join(outcome.faults.values()))
+    return rounds_row(name, what, ratios, "x", target=_MOST_X, is_bound=True)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The UniqFilter, rbloom and a Python set, each in a process of its own: time and memory with ten million keys, as ratios.
 
-The processes work in turns on the same hundredth of the keys, so that other work on the machine slows all of them down. First
-all keys are new; then each process is asked for known keys in a scattered order, as links of pages are. A ratio is of the
-totals. Making the keys is not timed.
+The processes work in turns on the same hundredth of the keys, each time in the reverse order of the time before, so that other
+work on the machine slows all of them down. First all keys are new; then each process is asked for known keys in a scattered
+order, as links of pages are. A ratio is the median of those of all parts, by CPU time. Making the keys is not timed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,10 +17,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from anabranch.crawler.lab.report import in_turns
 from anabranch.dedup import UniqFilter, UniqParameters
 from scripts.benchmarks.dedup.keys import Call, batches, parts, scattered, urls
 from scripts.benchmarks.dedup.peers import rbloom_with_xxh3, tested_then_updated
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 
 _EXPECTED = 10_000_000
 _PARTS = 100
@@ -58,10 +58,10 @@ def large(setting: Setting) -> Iterator[Row]:
     uniq, rbloom, update, held = found
     yield from _faster("contest-10000", uniq, rbloom, update, target=1.0)
     for kind, most in (("new", _NEW_TIMES), ("known", _KNOWN_TIMES)):
-        yield Row(
+        yield rounds_row(
             name=f"contest-10000-set-{kind}",
-            what=f"{kind}: time of UniqFilter over that of a set",
-            measured=_ratio(uniq, held, kind),
+            what=f"{kind}: CPU time of UniqFilter over that of a set",
+            figures=_ratios(uniq, held, kind),
             unit="x",
             target=most,
             is_bound=True,
@@ -112,7 +112,7 @@ class Contestant:
 
     def __init__(self, line: Connection) -> None:
         self._line = line
-        self.seconds: dict[str, list[float]] = {"new": [], "known": []}  #: per part
+        self.seconds: dict[str, list[float]] = {"new": [], "known": []}  #: of CPU, per part
         self.keys = 0  #: new ones so far
         self.memory = Memory(anonymous=0, mapped=0)  #: after the last part of new keys
 
@@ -148,10 +148,10 @@ def _compete(opening: Opening, folder: Path, line: Connection) -> None:
         kind, numbers, size = line.recv()
         in_batches = batches(urls(numbers), size)
         call = new if kind == "new" else known
-        started = time.perf_counter()
+        started = time.process_time()
         for batch in in_batches:
             call(batch)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         del in_batches, batch
         line.send((seconds, Memory.of_this_process()))
 
@@ -164,13 +164,12 @@ def _run(setting: Setting, size: int, openings: Sequence[Opening]) -> list[Conte
             for opening in openings
         ]
         setting.say(f"{count:,} new keys in batches of {size:,}, {len(found)} processes in turns")
-        for part in parts(count, _PARTS):
-            for contestant in found:
-                contestant.time("new", part, size)
+        in_parts = list(parts(count, _PARTS))
+        for number, contestant in in_turns(found, _PARTS):
+            contestant.time("new", in_parts[number], size)
         setting.say("known keys")
-        for part in list(parts(count, _PARTS))[:_KNOWN_PARTS]:
-            for contestant in found:
-                contestant.time("known", scattered(part, count), size)
+        for number, contestant in in_turns(found, _KNOWN_PARTS):
+            contestant.time("known", scattered(in_parts[number], count), size)
     return found
 
 
@@ -181,23 +180,22 @@ def _faster(name: str, uniq: Contestant, rbloom: Contestant, update: Contestant,
         ("rbloom-update", update, dict.fromkeys(("new", "known"), "update, which does not answer"), None),
     ):
         for kind, ours in (("new", "add"), ("known", "unseen")):
-            yield Row(
+            yield rounds_row(
                 name=f"{name}-{peer}-{kind}-x",
                 what=f"{kind}: speed of UniqFilter ({ours}) over rbloom with XXH3 ({how[kind]})",
-                measured=_ratio(other, uniq, kind),
+                figures=_ratios(other, uniq, kind),
                 unit="x",
                 target=least,
                 note=_note(uniq, other, kind),
             )
 
 
-def _ratio(over: Contestant, under: Contestant, kind: str) -> float:
-    """Return the ratio of the two contestants' total times."""
-    return sum(over.seconds[kind]) / sum(under.seconds[kind])
+def _ratios(over: Contestant, under: Contestant, kind: str) -> list[float]:
+    """The ratio of the two contestants' CPU times in each part."""
+    return [one / other for one, other in zip(over.seconds[kind], under.seconds[kind], strict=True)]
 
 
 def _note(uniq: Contestant, other: Contestant, kind: str) -> str:
     keys = uniq.keys if kind == "new" else uniq.keys * _KNOWN_PARTS // _PARTS
     mine, theirs = sum(uniq.seconds[kind]), sum(other.seconds[kind])
-    part = statistics.median(ours / its for ours, its in zip(uniq.seconds[kind], other.seconds[kind], strict=True))
-    return f"{keys / mine:,.0f} and {keys / theirs:,.0f} URLs/s; times of a part: median {part:.2f} x the other's"
+    return f"{keys / mine:,.0f} and {keys / theirs:,.0f} URLs per CPU second over all parts"

@@ -48,13 +48,16 @@ class Speeds:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self.cpu_us: list[float] = []  #: CPU time of a key, of each part
         self._speeds: list[float] = []
         self._keys = 0
         self._seconds = 0.0
 
     def time(self, in_batches: Sequence[Keys]) -> None:
         """Add a part."""
+        cpu_s = time.process_time()
         speed, keys = keys_per_s(self._call, in_batches), sum(map(len, in_batches))
+        self.cpu_us.append(1e6 * (time.process_time() - cpu_s) / keys)
         self._speeds.append(speed)
         self._keys += keys
         self._seconds += keys / speed

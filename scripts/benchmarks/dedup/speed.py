@@ -9,10 +9,10 @@ from anabranch.dedup import UniqFilter, UniqParameters
 from scripts.benchmarks.dedup.keys import Call, Keys, Speeds, batches, parts, scattered, urls
 from scripts.benchmarks.dedup.peers import PEERS, Peer
 from scripts.benchmarks.dedup.splits import tree_of
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 
 _EXPECTED = 10_000_000
-_KNOWN_PARTS = 6
+_KNOWN_PARTS = 9
 
 
 def uniq_64(setting: Setting) -> Iterator[Row]:
@@ -31,9 +31,10 @@ def uniq_10000(setting: Setting) -> Iterator[Row]:
                 name=name, what=f"{kind}: {peer.peer.what}", measured=theirs.median, unit="URLs/s", note=theirs.spread
             )
             if peer.peer.times is not None:
-                what = f"{kind}: UniqFilter ({'add' if kind == 'new' else 'unseen'}) over {peer.peer.name}"
-                times = mine.median / theirs.median
-                yield Row(name=f"{name}-x", what=what, measured=times, unit="x", target=peer.peer.times)
+                what = f"{kind}: UniqFilter ({'add' if kind == 'new' else 'unseen'}) over {peer.peer.name}, by CPU time"
+                same = theirs.cpu_us[1::2] if kind == "new" else theirs.cpu_us  # `add` has every second part
+                times = [one / other for one, other in zip(same, mine.cpu_us, strict=True)]
+                yield rounds_row(f"{name}-x", what, times, "x", target=peer.peer.times)
 
 
 def exact(setting: Setting) -> Iterator[Row]:
@@ -84,16 +85,18 @@ class _UniqSpeeds:
 
     def time_new(self, turn: int, part: range) -> None:
         """One part of new keys, by both ways in turns, so that both see the filter at every fill."""
-        (self.mark_new, self.add_new)[turn % 2].time(batches(urls(part), self._size))
-        for peer in self.peers:
-            peer.new.time(batches(urls(part[: _peers_share(part)]), self._size))
+        ours = (self.mark_new, self.add_new)[turn % 2]
+        self._time([(ours, part), *((peer.new, _peers_share(part)) for peer in self.peers)], turn // 2)
 
-    def time_known(self, part: range) -> None:
+    def time_known(self, turn: int, part: range) -> None:
         """One part of known keys, made again for each call, because a queried key caches its hash."""
-        for speeds in (self.ask_known, self.add_known):
-            speeds.time(batches(urls(part), self._size))
-        for peer in self.peers:
-            peer.known.time(batches(urls(part[: _peers_share(part)]), self._size))
+        theirs = [(peer.known, _peers_share(part)) for peer in self.peers]
+        self._time([(self.ask_known, part), (self.add_known, part), *theirs], turn)
+
+    def _time(self, calls: Sequence[tuple[Speeds, range]], turn: int) -> None:
+        """Each turn in the reverse order of the one before."""
+        for speeds, numbers in calls[:: -1 if turn % 2 else 1]:
+            speeds.time(batches(urls(numbers), self._size))
 
     def rows(self, new: float, known: float) -> Iterator[Row]:
         """The filter's own four rows, with these targets."""
@@ -121,14 +124,14 @@ def _measured(setting: Setting, name: str, size: int, peers: Sequence[Peer]) -> 
         for turn, part in enumerate(parts(count)):
             speeds.time_new(turn, part)
         setting.say("known keys")
-        for part in list(parts(count))[:_KNOWN_PARTS]:
-            speeds.time_known(part)
+        for turn, part in enumerate(list(parts(count))[:_KNOWN_PARTS]):
+            speeds.time_known(turn, part)
     return speeds
 
 
-def _peers_share(part: range) -> int:
+def _peers_share(part: range) -> range:
     """The peers get a tenth of the keys: they are slow, and equally fast at any fill."""
-    return len(part) // 10
+    return part[: len(part) // 10]
 
 
 def _frontier_call(uniq: UniqFilter) -> Call:

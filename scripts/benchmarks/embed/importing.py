@@ -1,4 +1,4 @@
-"""Measures the time of `import anabranch` against that of `import asyncio`, in fresh interpreters in turns."""
+"""Measures the CPU time of `import anabranch` against that of `import asyncio`, in fresh interpreters in turns."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from scripts.benchmarks.rows import Row, Setting
+from anabranch.crawler.lab.report import in_turns
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 
 _ROUNDS = 21
-_TIMED = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
+_TIMED = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
 _MODULES = ("asyncio", "anabranch")
 
 
 def imported(setting: Setting) -> Iterable[Row]:
     """The medians of both, and of the rounds' ratios."""
-    rounds = [tuple(map(_seconds, _MODULES)) for _ in range(3 if setting.is_quick else _ROUNDS)]
-    for name, times in zip(_MODULES, zip(*rounds, strict=True), strict=True):
-        yield Row(name=f"import/{name}", what=f"import {name}", measured=statistics.median(times) * 1000, unit="ms")
-    ratios = sorted(ours / theirs for theirs, ours in rounds)
-    yield Row(
-        name="import/ratio",
-        what=f"anabranch's / asyncio's, {ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds",
-        measured=statistics.median(ratios),
-        unit="",
-        target=2.0,
-        is_bound=True,
-    )
+    times: dict[str, list[float]] = {name: [] for name in _MODULES}
+    for _, name in in_turns(_MODULES, 3 if setting.is_quick else _ROUNDS):
+        times[name].append(_seconds(name))
+    for name in _MODULES:
+        yield Row(
+            name=f"import/{name}", what=f"import {name}", measured=statistics.median(times[name]) * 1000, unit="ms"
+        )
+    ratios = [ours / theirs for theirs, ours in zip(*times.values(), strict=True)]
+    yield rounds_row("import/ratio", "anabranch's / asyncio's, CPU time", ratios, "", target=2.0, is_bound=True)
 
 
 def _seconds(module: str) -> float:

@@ -1,6 +1,7 @@
 """Pages per second of one spider: Scrapy's own scheduler against the Frontier's, in turns.
 
-Of each round the ratio is taken, and of the ratios the median, since a disturbance of the machine falls on one round.
+Of each round the ratio is taken, and of the ratios the median and its interval, since a disturbance of the machine falls on one
+round. Where the processor is the limit, the ratio is of CPU times of a page.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from scripts.benchmarks.rows import Row, Setting
+from anabranch.crawler.lab.report import LEAST_ROUNDS, in_turns
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.benchmarks.site.pages import Site, addresses
 from scripts.benchmarks.site.process import served
 
-_ROUNDS = 5
+_ROUNDS = LEAST_ROUNDS
 _HOSTS = 200
 _DELAY_S = 0.2
 #: Time limit of crawls of endless sites.
@@ -43,18 +45,26 @@ class Race:
     ours: Settings  #: of the Frontier's alone
     target: float | None = None  #: of the ratio
     is_durable: bool = False
+    by_cpu: bool = False  #: the ratio is of the CPU times of a page, not of pages a second
+
+
+class Crawled(NamedTuple):
+    """One crawl."""
+
+    pages_per_s: float
+    cpu_us: float  #: of a page
 
 
 def one_host(setting: Setting) -> Iterable[Row]:
     """60 links a page, nearly all of them known: the cost of a request."""
     site = Site(pages=setting.count(2_000))
-    return _rows(Race(name="one-host", site=site, settings=_ONE_HOST, ours=_BKDR, target=1.0), setting)
+    return _rows(Race(name="one-host", site=site, settings=_ONE_HOST, ours=_BKDR, target=1.0, by_cpu=True), setting)
 
 
 def durable(setting: Setting) -> Iterable[Row]:
     """Scrapy's own queue is on disk, too, but its `active.json` is only written at the end."""
     site = Site(pages=setting.count(2_000))
-    return _rows(Race(name="durable", site=site, settings=_ONE_HOST, ours=_BKDR, is_durable=True), setting)
+    return _rows(Race(name="durable", site=site, settings=_ONE_HOST, ours=_BKDR, is_durable=True, by_cpu=True), setting)
 
 
 def many_hosts(setting: Setting) -> Iterable[Row]:
@@ -74,40 +84,49 @@ def slow_hosts(setting: Setting) -> Iterable[Row]:
 
 def _rows(race: Race, setting: Setting) -> Iterable[Row]:
     """Both speeds, and the ratio."""
-    speeds = _speeds(race, setting)
-    for kind, each in speeds.items():
-        yield Row(name=f"{race.name}/{kind}", what=_WHAT[kind], measured=statistics.median(each), unit="pages/s")
-    ratios = [ours / stock for stock, ours in zip(*speeds.values(), strict=True)]
-    yield Row(
-        name=f"{race.name}/ratio",
-        what="Frontier's / Scrapy's",
-        measured=statistics.median(ratios),
-        unit="",
+    crawls = _crawls(race, setting)
+    for kind, each in crawls.items():
+        speed, cpu_us = (statistics.median(figures) for figures in zip(*each, strict=True))
+        yield Row(
+            name=f"{race.name}/{kind}",
+            what=_WHAT[kind],
+            measured=speed,
+            unit="pages/s",
+            note=f"{cpu_us:,.0f} µs of CPU a page",
+        )
+    pairs = list(zip(*crawls.values(), strict=True))
+    speeds = [ours.pages_per_s / stock.pages_per_s for stock, ours in pairs]
+    costs = [stock.cpu_us / ours.cpu_us for stock, ours in pairs]
+    chosen, other = (costs, speeds) if race.by_cpu else (speeds, costs)
+    yield rounds_row(
+        f"{race.name}/ratio",
+        "Scrapy's CPU time of a page / the Frontier's" if race.by_cpu else "Frontier's pages/s / Scrapy's",
+        chosen,
+        "",
         target=race.target,
-        note=f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds",
+        note=f"by {'the clock' if race.by_cpu else 'CPU time'} {statistics.median(other):.3g}",
     )
 
 
-def _speeds(race: Race, setting: Setting) -> dict[str, list[float]]:
-    """Pages per second of each round, first Scrapy's, then the Frontier's."""
+def _crawls(race: Race, setting: Setting) -> dict[str, list[Crawled]]:
+    """The crawl of each round, first Scrapy's, then the Frontier's."""
     kinds = {"stock": race.settings, "frontier": {**race.settings, **_FRONTIER, **race.ours}}
-    speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    crawls: dict[str, list[Crawled]] = {kind: [] for kind in kinds}
     with served(race.site) as seed:
-        for number in range(1 if setting.is_quick else _ROUNDS):
-            for kind, asked in sorted(kinds.items(), reverse=bool(number % 2)):  # each goes first in turn
-                place = setting.folder / f"{race.name}-{kind}-{number}"
-                speeds[kind].append(pages_per_s(seed, {**asked, **({"JOBDIR": str(place)} if race.is_durable else {})}))
-                setting.say(f"{kind} {speeds[kind][-1]:.0f} pages/s")
-    return speeds
+        for number, kind in in_turns(list(kinds), 1 if setting.is_quick else _ROUNDS):
+            place = setting.folder / f"{race.name}-{kind}-{number}"
+            crawls[kind].append(crawled(seed, {**kinds[kind], **({"JOBDIR": str(place)} if race.is_durable else {})}))
+            setting.say(f"{kind} {crawls[kind][-1].pages_per_s:.0f} pages/s")
+    return crawls
 
 
 _WHAT = {"stock": "Scrapy's own scheduler", "frontier": "FrontierScheduler"}
 
 
-def pages_per_s(seed: str, settings: Settings) -> float:
+def crawled(seed: str, settings: Settings) -> Crawled:
     """One crawl in a separate process. Raises: RuntimeError with its output if it failed or fetched nothing."""
     command = [sys.executable, "-m", "scripts.benchmarks.embed.spider", seed, json.dumps(settings)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode or not (done := json.loads(ended.stdout))["pages"]:
         raise RuntimeError(f"the crawl failed: {ended.stderr.strip()[-2_000:] or 'no page came'}")
-    return float(done["pages"] / done["took_s"])
+    return Crawled(done["pages"] / done["took_s"], 1e6 * done["cpu_s"] / done["pages"])

@@ -1,6 +1,7 @@
 """Real crawls of ten good hosts: alone, beside a wildcard domain, beside slow hosts, and beside both.
 
 The rate is what the good hosts' server saw in the first seconds. Delays and time-outs are short, so that workers are scarce.
+The crawls take turns, each round in the reverse order of the one before.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
+from anabranch.crawler.lab.report import LEAST_ROUNDS, in_turns
 from scripts.benchmarks.fairness.serving import WILD_NAMES
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 
 GOOD = 10
 SLOW = 244
@@ -20,8 +23,9 @@ WORKERS = 64
 #: Good hosts keep this part of the rate that they have alone.
 TARGET = 0.5
 
-_SECONDS = 25
+_SECONDS = 10
 _QUICK_SECONDS = 8
+_ROUNDS = LEAST_ROUNDS
 #: For the start and the end of a crawl.
 _PATIENCE_S = 60
 _ORDER = """
@@ -66,26 +70,38 @@ def rate(times_s: Sequence[float], seconds: float) -> float:
     return sum(one < times_s[0] + seconds for one in times_s) / seconds if times_s else 0.0
 
 
+#: Neighbours of the good hosts: a wildcard domain, slow hosts.
+_KINDS = {"none": (False, False), "wild": (True, False), "slow": (False, True), "both": (True, True)}
+
+
 def measured(setting: Setting) -> Iterator[Row]:
     """A row for each kind of neighbours; its figure is the part of the rate that remains."""
-    seconds = _QUICK_SECONDS if setting.is_quick else _SECONDS
-    alone = _rate(setting, seconds, wild=False, slow=False)
-    yield Row(name="neighbours-none", what=f"{GOOD} good hosts alone", measured=alone, unit="requests/s")
-    for name, wild, slow in (("wild", True, False), ("slow", False, True), ("both", True, True)):
-        beside = _rate(setting, seconds, wild=wild, slow=slow)
+    seconds, rounds = (_QUICK_SECONDS, 1) if setting.is_quick else (_SECONDS, _ROUNDS)
+    rates: dict[str, list[float]] = {name: [] for name in _KINDS}
+    for number, name in in_turns(list(_KINDS), rounds):
+        wild, slow = _KINDS[name]
+        rates[name].append(_rate(setting, seconds, number, wild=wild, slow=slow))
+    alone = rates.pop("none")
+    yield rounds_row("neighbours-none", f"{GOOD} good hosts alone", alone, "requests/s")
+    for name, beside in rates.items():
+        wild, slow = _KINDS[name]
         words = [f"{WILD_NAMES:,} names of one domain" if wild else "", f"{SLOW} slow hosts" if slow else ""]
-        yield Row(
-            name=f"neighbours-{name}",
-            what=f"their rate beside {' and '.join(filter(None, words))}",
-            measured=beside / alone if alone else None,
-            unit="of the rate alone",
+        what = f"their rate beside {' and '.join(filter(None, words))}"
+        if not all(alone):
+            yield Row(name=f"neighbours-{name}", what=what, measured=None, unit="of the rate alone")
+            continue
+        yield rounds_row(
+            f"neighbours-{name}",
+            what,
+            [its / one for its, one in zip(beside, alone, strict=True)],
+            "of the rate alone",
             target=TARGET,
-            note=f"{beside:.1f} of {alone:.1f} requests/s, {WORKERS} workers, {seconds} s",
+            note=f"{median(beside):.1f} of {median(alone):.1f} requests/s, {WORKERS} workers, {seconds} s",
         )
 
 
-def _rate(setting: Setting, seconds: int, *, wild: bool, slow: bool) -> float:
-    folder = setting.folder / f"{wild:d}{slow:d}"
+def _rate(setting: Setting, seconds: int, number: int, *, wild: bool, slow: bool) -> float:
+    folder = setting.folder / f"{number}{wild:d}{slow:d}"
     folder.mkdir()
     setting.say(f"{seconds} s" + " beside a wildcard domain" * wild + " beside slow hosts" * slow)
     with _serving(folder / "ledger") as (web, names):

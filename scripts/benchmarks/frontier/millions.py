@@ -67,7 +67,7 @@ def measured(setting: Setting) -> Iterator[Row]:
             unit="x",
             target=1.5,
             is_bound=True,
-            note=f"{grown.lease_us:.1f} µs over {few.lease_us:.1f} µs",
+            note=f"{grown.lease_us:.1f} µs over {few.lease_us:.1f} µs, one round of each: a hint",
         )
 
 

@@ -1,6 +1,7 @@
 """PostgreSQL beside a file of SQLite: schedule, lease and finish of 100 hosts in turns, and new URLs into an empty table.
 
-The server is this machine's own, so its CPU time is measured, too. Medians over the rounds; each round has a fresh database.
+The server is this machine's own, so its CPU time is measured, too. Medians over the rounds; each round has a fresh database,
+and the reverse order of the round before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scripts.benchmarks.frontier.filling import new_urls
 from scripts.benchmarks.frontier.host import START_S, Host
 from scripts.benchmarks.frontier.links import Web
 from scripts.benchmarks.frontier.speed import POLITENESS
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.postgres_server import PostgresServer, fresh_database, running
 
 _ROUNDS = 9
@@ -45,9 +46,16 @@ def beside_sqlite(setting: Setting) -> Iterator[Row]:
             setting.say(f"round {number + 1} of {rounds}")
             folder = setting.folder / str(number)
             folder.mkdir()
-            sqlite.append(_fetched(setting, folder / "sqlite", SqlStore(folder / STORE_FILE), server))
-            with fresh_database(server.url) as url:
-                postgres.append(_fetched(setting, folder / "postgres", SqlStore(url), server))
+
+            def of_sqlite(folder: Path = folder) -> None:
+                sqlite.append(_fetched(setting, folder / "sqlite", SqlStore(folder / STORE_FILE), server))
+
+            def of_postgres(folder: Path = folder) -> None:
+                with fresh_database(server.url) as url:
+                    postgres.append(_fetched(setting, folder / "postgres", SqlStore(url), server))
+
+            for fetched in (of_postgres, of_sqlite) if number % 2 else (of_sqlite, of_postgres):
+                fetched()
             with fresh_database(server.url) as url:
                 discovered.append(_discovered(setting, SqlStore(url), server))
     yield from _rows(sqlite, postgres, discovered)
@@ -61,13 +69,9 @@ def _rows(sqlite: list[Cost], postgres: list[Cost], discovered: list[Cost]) -> I
         name="postgres-100", what=what, measured=_median(postgres, "rate"), unit="URLs/s",
         note=f"SQLite in turns: {_median(sqlite, 'rate'):,.0f}/s; {len(rates)} rounds of each",
     )  # fmt: skip
-    yield Row(
-        name="postgres-100-rate", what="its rate, over SQLite's", measured=statistics.median(rates), unit="×", target=0.65,
-        note=f"{min(rates):.2f} to {max(rates):.2f}",
-    )  # fmt: skip
-    yield Row(
-        name="postgres-100-client", what="CPU time of the client, over SQLite's", measured=statistics.median(clients),
-        unit="×", target=1.15, is_bound=True,
+    yield rounds_row("postgres-100-rate", "its rate, over SQLite's", rates, "×", target=0.65)
+    yield rounds_row(
+        "postgres-100-client", "CPU time of the client, over SQLite's", clients, "×", target=1.15, is_bound=True,
         note=f"{_median(postgres, 'client_us'):.1f} µs a URL, SQLite {_median(sqlite, 'client_us'):.1f}",
     )  # fmt: skip
     yield Row(

@@ -10,7 +10,7 @@ pytest.importorskip("scrapy")
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.embed import GROUPS, speed
-from scripts.benchmarks.embed.speed import Race, pages_per_s
+from scripts.benchmarks.embed.speed import Race, crawled
 from scripts.benchmarks.rows import Setting
 from scripts.benchmarks.site.pages import Site
 from scripts.benchmarks.site.process import served
@@ -40,4 +40,4 @@ def test_both_schedulers_crawl_the_site_and_the_ratio_is_of_their_speeds(tmp_pat
 def test_a_crawl_that_fails_is_no_figure() -> None:
     """The error contains the spider's own message."""
     with served(Site(pages=3)) as seed, pytest.raises(RuntimeError, match="no_such_scheduler"):
-        pages_per_s(seed, {"SCHEDULER": "no_such_scheduler.Scheduler"})
+        crawled(seed, {"SCHEDULER": "no_such_scheduler.Scheduler"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,20 @@ def test_the_rate_is_that_of_the_first_seconds() -> None:
 
 
 def test_a_row_is_the_part_of_the_rate_that_remains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rates: Iterator[float] = iter([40.0, 30.0, 10.0, 20.0])
-    monkeypatch.setattr(neighbours, "_rate", lambda *_, **__: next(rates))
-    setting = Setting(folder=tmp_path, is_quick=True, say=lambda _: None)
-    assert [row.measured for row in neighbours.measured(setting)] == [40.0, 0.75, 0.25, 0.5]
+    """Of each round; the kinds take turns in an order that reverses."""
+    asked: list[tuple[bool, bool]] = []
+
+    def rate(_setting: Setting, _seconds: int, number: int, *, wild: bool, slow: bool) -> float:
+        asked.append((wild, slow))
+        return (40.0, 10.0, 30.0, 20.0)[2 * slow + wild] * (1 + number)  # a machine that gets faster
+
+    monkeypatch.setattr(neighbours, "_rate", rate)
+    rows = list(neighbours.measured(Setting(folder=tmp_path, is_quick=False, say=lambda _: None)))
+    assert [row.measured for row in rows] == [200.0, 0.25, 0.75, 0.5]
+    assert [row.interval for row in rows[1:]] == [(0.25, 0.25), (0.75, 0.75), (0.5, 0.5)]
+    assert asked[:8] == [*(turn := [(False, False), (True, False), (False, True), (True, True)]), *reversed(turn)]
+    quick = list(neighbours.measured(Setting(folder=tmp_path, is_quick=True, say=lambda _: None)))
+    assert [row.interval for row in quick] == [None] * 4
 
 
 def test_the_servers_answer(tmp_path: Path) -> None:
