@@ -107,15 +107,13 @@ class Ratio:
         """The 95 % interval of the median; None of fewer than `LEAST_ROUNDS` rounds."""
         return interval(self.figures) if len(self.figures) >= LEAST_ROUNDS else None
 
-    @property
-    def is_above(self) -> bool:
-        """Whether it is shown to be more than 1."""
-        return self.interval is not None and self.interval[0] > 1
+    def is_above(self, figure: float = 1.0) -> bool:
+        """Whether it is shown to be more than 1, or than another figure."""
+        return self.interval is not None and self.interval[0] > figure
 
-    @property
-    def is_below(self) -> bool:
-        """Whether it is shown to be less than 1."""
-        return self.interval is not None and self.interval[1] < 1
+    def is_below(self, figure: float = 1.0) -> bool:
+        """Whether it is shown to be less than 1, or than another figure."""
+        return self.interval is not None and self.interval[1] < figure
 
     def __str__(self) -> str:
         if self.interval is None:

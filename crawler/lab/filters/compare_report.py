@@ -551,7 +551,7 @@ def _quick_words(whole: Sequence[FilterRun]) -> str:
     """The fastest of those that lost none, if it is shown to be; else those among which no difference is shown."""
     quick, *others = sorted(whole, key=lambda run: median(run.filling_us))
     ratios = [(run, _filling_ratio(run, quick)) for run in others]
-    alike = [run for run, ratio in ratios if ratio is None or not ratio.is_above]
+    alike = [run for run, ratio in ratios if ratio is None or not ratio.is_above()]
     if alike:
         return f"Of those that lost none, no fastest is shown: {_names([quick, *alike])} do not differ."
     second, ratio = min(((run, ratio) for run, ratio in ratios if ratio is not None), key=lambda found: found[1].median)

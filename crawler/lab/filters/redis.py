@@ -497,9 +497,9 @@ def _together(rows: Sequence[RedisRow]) -> list[float]:
 
 
 def _verb(change: Ratio) -> str:
-    if change.is_above:
+    if change.is_above():
         return "rises"
-    return "falls" if change.is_below else "shows no difference"
+    return "falls" if change.is_below() else "shows no difference"
 
 
 def _more_threads(rows: Sequence[RedisRow]) -> Iterator[str]:
@@ -518,7 +518,7 @@ def _more_threads(rows: Sequence[RedisRow]) -> Iterator[str]:
 def _differ(many: RedisRow, fewest: RedisRow) -> str:
     """The ratio of the two by rounds."""
     change = ratio_of(many.news_per_s, fewest.news_per_s)
-    return f", times {change}" if change.is_above or change.is_below else ", no difference shown"
+    return f", times {change}" if change.is_above() or change.is_below() else ", no difference shown"
 
 
 def _best(rows: Sequence[RedisRow]) -> RedisRow:

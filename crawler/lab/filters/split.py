@@ -462,6 +462,6 @@ _COSTS: dict[str, Callable[[SplitPoint], float]] = {
 def _is_dearer(measured: SplitMeasurements) -> bool:
     """Whether both operations are shown to take the DSBF longer than the classic filter of the final size."""
     return all(
-        ratio_of([value(one) for one in measured.dsbf], [value(one) for one in measured.final]).is_above
+        ratio_of([value(one) for one in measured.dsbf], [value(one) for one in measured.final]).is_above()
         for value in _COSTS.values()
     )

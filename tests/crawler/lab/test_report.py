@@ -71,17 +71,17 @@ def test_one_figure_has_no_interval() -> None:
 def test_a_ratio_has_a_verdict_only_if_its_interval_excludes_1() -> None:
     """Nine rounds that all lie on one side show it; one that straddles 1 shows nothing."""
     faster = ratio_of([2.0] * 8 + [1.5], [1.0] * 9)
-    assert (faster.median, faster.is_above, faster.is_below) == (2.0, True, False)
+    assert (faster.median, faster.is_above(), faster.is_below()) == (2.0, True, False)
     slower = Ratio(figures=(0.5, 0.6, 0.7, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1))
-    assert (slower.is_above, slower.is_below) == (False, True)
+    assert (slower.is_above(), slower.is_below()) == (False, True)
     noise = Ratio(figures=(0.9, 1.1, 1.2, 0.8, 1.0, 1.1, 0.9, 1.2, 0.95))
-    assert (noise.is_above, noise.is_below) == (False, False)
+    assert (noise.is_above(), noise.is_below()) == (False, False)
 
 
 def test_fewer_than_nine_rounds_show_nothing() -> None:
     """However far apart the figures are; the words say why."""
     few = Ratio(figures=(5.0,) * 8)
-    assert (few.interval, few.is_above, few.is_below) == (None, False, False)
+    assert (few.interval, few.is_above(), few.is_below()) == (None, False, False)
     assert str(few) == "5 (8 rounds: no interval)"
     assert str(Ratio(figures=(2.0,))) == "2 (1 round: no interval)"
     assert str(Ratio(figures=(2.0,) * 9)) == "2 (95 %: 2 to 2)"

@@ -110,6 +110,20 @@ def test_a_ratio_is_of_the_same_round() -> None:
     assert "loses to" in compared("Q", [smm, table], first)
 
 
+def test_on_a_shared_machine_only_large_differences_are_verdicts() -> None:
+    """Its caches are shared, too; the report says so, with what the passes had of a core."""
+    fast = BloomRun(bits=80_000, hashes=4, singly=passes(2.0, 2.0), batch=passes(2.0, 2.0), false_hits=0)
+    slow = replace(fast, bits=80, singly=passes(9.0, 9.0))
+    waiting = replace(slow, batch=replace(slow.batch, waited_us=12.0))
+    quiet = closing_of(measured(fresh=(smm(),) * 9, blooms=((fast,) * 9, (slow,) * 9)))
+    assert "wins against Bloom m=80,000 with k=4 and Bloom m=80 with k=4 (2 to 9 times as fast)" in quiet[0]
+    shared = closing_of(measured(fresh=(smm(),) * 9, blooms=((fast,) * 9, (waiting,) * 9)))
+    assert "wins against Bloom m=80 with k=4 (9 times as fast); no difference shown to" in shared[0]
+    (line,) = (line for line in shared if line.startswith("The machine was shared"))
+    assert "the passes had 40% of a core" in line
+    assert not any(line.startswith("The machine was shared") for line in quiet)
+
+
 def test_few_rounds_have_no_verdict() -> None:
     """The published figures are shown all the same."""
     closing = closing_of(measured())
