@@ -1,7 +1,7 @@
 """`anabranch compare`: real crawls with the real crawler, one after the other on the same web.
 
-Within a repeat the policies take turns, so that a change of the machine's speed affects all of them. Each crawl is a separate
-process (`crawling.py`).
+The policies take turns, each repeat in the reverse order of the one before, so that a change of the machine's speed affects all
+of them. Each crawl is a separate process (`crawling.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from anabranch.crawler.lab.policies.series import (
     settled,
     with_ledger,
 )
-from anabranch.crawler.lab.report import LabReport, OnProgress
+from anabranch.crawler.lab.report import LabReport, OnProgress, in_turns
 from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import ENVIRONMENT, CrawlOrder, dump_order
@@ -144,10 +144,9 @@ def _boxed(options: PolicyOptions, words: str, web: WebOptions | Path) -> Iterat
 
 def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) -> PolicyComparison:
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
-    for repeat in range(1, options.repeat + 1):
-        for policy, done in runs.items():
-            with progress.of_run(place.web, policy, repeat) as on_sample:
-                done.append(_watched(options, place, policy, on_sample))
+    for number, policy in in_turns(options.policies, options.repeat):
+        with progress.of_run(place.web, policy, number + 1) as on_sample:
+            runs[policy].append(_watched(options, place, policy, on_sample))
     setting = Setting(
         web=place.web,
         size=place.size,

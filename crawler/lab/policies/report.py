@@ -7,7 +7,7 @@ were the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from anabranch.crawler.lab.policies.series import (
@@ -27,7 +27,7 @@ from anabranch.crawler.lab.policies.series import (
     ranked,
     rates,
 )
-from anabranch.crawler.lab.report import Cell, Curve, LabReport, Panel, Table, shown
+from anabranch.crawler.lab.report import LEAST_ROUNDS, Cell, Curve, LabReport, Panel, Ratio, Table, shown
 
 #: Hosts of each policy that the ledger's table has.
 HOSTS_SHOWN = 3
@@ -63,6 +63,7 @@ def panels(comparisons: Sequence[PolicyComparison]) -> tuple[Panel, ...]:
 
 def _tables(comparison: PolicyComparison) -> Iterator[Table]:
     yield _workers_table(comparison)
+    yield from _ratios_tables(comparison)
     yield _queues_table(comparison)
     if any(run.hosts for run in comparison.runs):
         yield _hosts_table(comparison)
@@ -96,6 +97,23 @@ def _workers_row(setting: Setting, run: RunResult, its: Means) -> tuple[Cell, ..
     drained, kept = "yes" if run.is_drained else "no", f"{run.runs} of {run.runs + run.dropped}"
     pace = (its.urls_per_s, its.bytes_per_s / _KB, run.duration_s)
     return run.policy, its.active, its.peak, bound(setting, run).fetches, *pace, drained, kept
+
+
+def _ratios_tables(comparison: PolicyComparison) -> Iterator[Table]:
+    """How the first policy compares with each other one by repeats; no table without intervals."""
+    (first, _), *rest = ranked(comparison.runs)
+    rows: list[tuple[Cell, ...]] = [
+        (run.policy, ratio.median, f"{ratio.interval[0]:.3g} to {ratio.interval[1]:.3g}", len(ratio.figures))
+        for run, _ in rest
+        if (ratio := ratio_of_repeats(first, run)) is not None and ratio.interval is not None
+    ]
+    if rows:
+        yield Table(
+            title=f"{comparison.setting.web}: active workers of {first.policy} over those of the others, by repeats",
+            columns=("policy", "ratio", "95 %", "repeats"),
+            rows=tuple(rows),
+            note="Medians of the ratios, and their 95 % intervals (bootstrap); an interval that holds 1 shows no difference.",
+        )
 
 
 def how_polite(comparison: PolicyComparison) -> str:
@@ -244,7 +262,7 @@ def closing(comparison: PolicyComparison) -> tuple[str, ...]:
 
 
 def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
-    """Which policy kept most workers active, against whom, and why.
+    """Which policy kept most workers active, against whom, and why; that it won, if the repeats show it.
 
     Policies within `NEAR` of each other share the place. So do those with as many URLs a second, if the crawler was the limit
     or both have the same bound: then they differ only in how long their workers waited for the processor.
@@ -255,22 +273,50 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
             f"{setting.web}: {first.policy} kept {_active(best, setting)} active; there is nothing to compare it with."
         )
     near = [run.policy for run, its in rest if _is_near(setting, (first, best), (run, its))]
-    last, least = rest[-1]
     if len(near) == len(rest):
         return (
             f"{setting.web}: no policy won: in active workers or in URLs a second all are within {NEAR:.0%} of {first.policy}, "
-            f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
+            f"which kept {_active(best, setting)} active; {_why(setting, first, rest[-1][0])}."
         )
     shared = f", together with {', '.join(near)}" if near else ""
-    times = (
-        f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
-        if least.active
-        else "against 0 of"
-    )
+    return _first_words(setting, (first, best), shared, [each for each in rest if each[0].policy not in near])
+
+
+def _first_words(
+    setting: Setting, first: tuple[RunResult, Means], shared: str, others: Sequence[tuple[RunResult, Means]]
+) -> str:
+    """That the first policy won, or why that is not shown."""
+    (run, best), (last, least) = first, others[-1]
+    ratios = [ratio_of_repeats(run, other) for other, _ in others]
+    kept, theirs = _active(best, setting), f"{shown(round(least.active, 1))} of {last.policy}"
+    if (factor := ratios[-1]) is not None and all(ratio is not None and ratio.is_above() for ratio in ratios):
+        return (
+            f"{setting.web}: {run.policy} won{shared}: it kept {kept} active on average, {factor} times the {theirs}; "
+            f"{_why(setting, run, last)}."
+        )
+    times = f"{shown(best.active / least.active)} times the" if least.active else "against"
     return (
-        f"{setting.web}: {first.policy} won{shared}: it kept {_active(best, setting)} active on average, "
-        f"{times} {last.policy}; {_why(setting, first, last)}."
+        f"{setting.web}: most workers were active under {run.policy}{shared}: {kept} on average, {times} {theirs}. "
+        f"{_undecided(ratios)} Bounds: {_why(setting, run, last)}."
     )
+
+
+def ratio_of_repeats(first: RunResult, other: RunResult) -> Ratio | None:
+    """The active workers of two policies in the same repeats, those that count for both; None without any."""
+    pairs = [
+        (one.active, its.active)
+        for one, its in zip(first.repeats, other.repeats, strict=False)
+        if one.is_kept and its.is_kept and its.active
+    ]
+    return Ratio(figures=tuple(one / its for one, its in pairs)) if pairs else None
+
+
+def _undecided(ratios: Iterable[Ratio | None]) -> str:
+    """Why that is no verdict."""
+    fewest = min((0 if ratio is None else len(ratio.figures) for ratio in ratios), default=0)
+    if fewest >= LEAST_ROUNDS:
+        return "The repeats do not agree, so that no winner is shown."
+    return f"No verdict: that takes {LEAST_ROUNDS} repeats that count for both (--repeat {LEAST_ROUNDS} or a few more)."
 
 
 def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunResult, Means]) -> bool:

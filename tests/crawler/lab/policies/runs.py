@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.crawler.lab.policies.series import Balance, RunResult, Sample, Setting
+from anabranch.crawler.lab.policies.series import Balance, Repeat, RunResult, Sample, Setting
 from anabranch.crawler.lab.web.ledger import HostEntry, PolitenessLedger, PolitenessRule
 
 
@@ -23,6 +23,11 @@ def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) 
         "queue_lengths": Balance(urls=100, queues=10, longest=20),
     }
     return RunResult(**(facts | more))
+
+
+def repeats_of(*active: float) -> tuple[Repeat, ...]:
+    """Repeats that all count, with so many active workers."""
+    return tuple(Repeat(each, each, 60.0, is_kept=True) for each in active)
 
 
 def setting_of(**more) -> Setting:

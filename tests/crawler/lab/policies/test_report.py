@@ -11,13 +11,14 @@ from anabranch.crawler.lab.policies.report import (
     crawler_words,
     ledger_words,
     panels,
+    ratio_of_repeats,
     report_of,
     series_table,
     server_words,
     winner,
 )
 from anabranch.crawler.lab.policies.series import Balance, Busy, HostSeen, PolicyComparison
-from tests.crawler.lab.policies.runs import run_of, setting_of
+from tests.crawler.lab.policies.runs import repeats_of, run_of, setting_of
 
 HOSTS = tuple(HostSeen(f"h{number}.test", 90 - number, number + 1, 0.05 * (number + 1), 1.5) for number in range(5))
 
@@ -99,15 +100,50 @@ def host_of(most: int, gap_s: float | None = 0.05) -> HostSeen:
 
 
 def test_the_winner_is_named_with_its_factor_and_the_reason() -> None:
-    """Under paper the reason is the number of queues."""
+    """Under paper the reason is the number of queues; nine repeats show the factor."""
     runs = [
-        run_of("host", active=(5, 5, 5), queue_lengths=FEW),
-        run_of("bkdr:997", active=(50, 50), queue_lengths=MANY),
+        run_of("host", active=(5, 5, 5), queue_lengths=FEW, repeats=repeats_of(*[5] * 9)),
+        run_of("bkdr:997", active=(50, 50), queue_lengths=MANY, repeats=repeats_of(*[50] * 9)),
     ]
     assert winner(setting_of(politeness="paper"), runs) == (
-        "small web: bkdr:997 won: it kept 50 of 100 workers active on average, 10 times the 5 of host; its URLs stood in 997 "
-        "queues, those of host in 10, and a queue is served by one worker at a time and rests by itself."
+        "small web: bkdr:997 won: it kept 50 of 100 workers active on average, 10 (95 %: 10 to 10) times the 5 of host; "
+        "its URLs stood in 997 queues, those of host in 10, and a queue is served by one worker at a time and rests by itself."
     )
+
+
+def test_nine_repeats_have_a_table_of_ratios() -> None:
+    """Over each of the others; with fewer there is none."""
+    runs = (
+        run_of("host", active=(5, 5), repeats=repeats_of(*[5] * 9)),
+        run_of("bkdr:997", active=(50, 50), repeats=repeats_of(*[50] * 9)),
+    )
+    table = report_of("policies", [comparison_of(runs=runs)]).tables[1]
+    assert table.title == "small web: active workers of bkdr:997 over those of the others, by repeats"
+    assert table.rows == (("host", 10.0, "10 to 10", 9),)
+    assert "repeats" not in report_of("policies", [comparison_of()]).tables[1].title
+
+
+def test_few_repeats_have_no_winner() -> None:
+    """The figures are shown all the same; so are those of a comparison that was saved before repeats were."""
+    runs = [run_of("host", active=(5, 5)), run_of("bkdr:997", active=(50, 50))]
+    for repeats in ((), repeats_of(*[50] * 8)):
+        told = winner(setting_of(politeness="off"), [runs[0], replace(runs[1], repeats=repeats)])
+        assert told.startswith(
+            "small web: most workers were active under bkdr:997: 50 of 100 workers on average, 10 times the 5 of host. "
+        )
+        assert "No verdict: that takes 9 repeats that count for both (--repeat 9 or a few more). Bounds: 10" in told
+
+
+def test_repeats_that_do_not_agree_have_no_winner() -> None:
+    """Nine of them, of which some say the opposite; a repeat that was dropped does not count."""
+    host = run_of("host", active=(5, 5), repeats=repeats_of(*[5] * 10))
+    uneven = run_of("bkdr:997", active=(50, 50), repeats=repeats_of(4, 6, 3, 7, 4, 6, 4, 8, 5, 900))
+    told = winner(setting_of(politeness="off"), [host, uneven])
+    assert "The repeats do not agree, so that no winner is shown. Bounds: " in told
+    dropped = replace(uneven, repeats=(*uneven.repeats[:9], uneven.repeats[9]._replace(is_kept=False)))
+    ratio = ratio_of_repeats(dropped, host)
+    assert ratio is not None
+    assert max(ratio.figures) == 1.6
 
 
 def test_policies_that_are_near_each_other_have_no_winner() -> None:
@@ -123,7 +159,10 @@ def test_policies_that_are_near_each_other_have_no_winner() -> None:
 
 def test_who_shares_the_first_place_is_named() -> None:
     """Two hashes with as many queues are as good as each other."""
-    runs = [run_of(name, active=(level, level)) for name, level in (("host", 5), ("elf:997", 48), ("bkdr:997", 50))]
+    runs = [
+        run_of(name, active=(level, level), repeats=repeats_of(*[level] * 9))
+        for name, level in (("host", 5), ("elf:997", 48), ("bkdr:997", 50))
+    ]
     assert winner(setting_of(politeness="off"), runs).startswith(
         "small web: bkdr:997 won, together with elf:997: it kept"
     )
@@ -131,10 +170,16 @@ def test_who_shares_the_first_place_is_named() -> None:
 
 def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
     """Then the one with more active workers only had slower ones."""
-    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9), queue_lengths=MANY)
+    slow = run_of("elf:997", active=(80, 80), crawler=Busy(0.5, 0.9), queue_lengths=MANY, repeats=repeats_of(*[80] * 9))
     samples = (*slow.samples[:1], slow.samples[1]._replace(held_s=20))
-    fast = run_of("bkdr:997", queue_lengths=Balance(5000, 500, 20), samples=samples, duration_s=1.0)
-    runs = [run_of("host", active=(5, 5)), fast, slow]
+    fast = run_of(
+        "bkdr:997",
+        queue_lengths=Balance(5000, 500, 20),
+        samples=samples,
+        duration_s=1.0,
+        repeats=repeats_of(*[20] * 9),
+    )
+    runs = [run_of("host", active=(5, 5), repeats=repeats_of(*[5] * 9)), fast, slow]
     assert "elf:997 won, together with bkdr:997" in winner(setting_of(politeness="paper", workers=1000), runs)
     unhurried = [replace(run, crawler=None) for run in runs]
     assert "elf:997 won: it" in winner(setting_of(politeness="paper", workers=1000), unhurried)
