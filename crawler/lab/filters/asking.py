@@ -120,7 +120,7 @@ class FilterTrial:
         self._cpu_ns += thread_time_ns() - cpu_begun_ns
         self._wall_ns += perf_counter_ns() - begun_ns
         self._accepted = urls[:_ASKED_AGAIN]
-        self._filled.links = len(urls)
+        self._filled.count(len(urls))
         return self._point()
 
     def _point(self) -> FilterPoint:
@@ -204,9 +204,13 @@ class _Shares:
         """Whether there are no more."""
         return self.links >= self.all_links
 
+    def count(self, more: int) -> None:
+        """Count more links."""
+        self.links += more
+
     def is_over(self, more: int) -> bool:
         """Count more links; True at the end of a share."""
-        self.links += more
+        self.count(more)
         if self.links < (self._shares + 1) * self._step and not self.is_done:
             return False
         before, self._shares = self._shares, self.links // self._step

@@ -553,7 +553,9 @@ def _quick_words(whole: Sequence[FilterRun]) -> str:
     ratios = [(run, _filling_ratio(run, quick)) for run in others]
     alike = [run for run, ratio in ratios if ratio is None or not ratio.is_above()]
     if alike:
-        return f"Of those that lost none, no difference in time is shown between {_names([quick, *alike])}, the fastest."
+        return (
+            f"Of those that lost none, no difference in time is shown between {_names([quick, *alike])}, the fastest."
+        )
     second, ratio = min(((run, ratio) for run, ratio in ratios if ratio is not None), key=lambda found: found[1].median)
     return (
         f"Of those that lost none, {quick.name} is the fastest ({quick.cpu_us:.3g} µs of CPU a link); {second.name}, the next, "
