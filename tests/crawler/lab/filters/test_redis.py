@@ -252,6 +252,16 @@ def test_whether_the_speed_rises_with_c_is_read_from_the_rounds(last: float, ver
     assert f"(URLs/s over all threads: c = 1: 30,000; c = 5: {last:,.0f})" in told
 
 
+def test_on_a_shared_machine_there_is_no_verdict_on_c() -> None:
+    """More servers get more of the processor there, whatever the paper says."""
+    rows = [row(1, 4, 30_000.0), row(5, 4, 60_000.0)]
+    busy = [replace(each, rounds=tuple(one._replace(others_s=1.2 * one.new_s) for one in each.rounds)) for each in rows]
+    told = words(*busy)
+    assert "Other programs took 1.2 of 2 cores, and more servers get a larger part of the rest" in told
+    assert "rises" not in told
+    assert "rises" in words(*rows)
+
+
 def test_rounds_that_do_not_agree_show_no_difference() -> None:
     """Whatever their medians are."""
     steady = row(1, 4, 30_000.0)
