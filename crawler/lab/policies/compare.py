@@ -40,6 +40,7 @@ from anabranch.crawler.lab.policies.series import (
     Sample,
     Setting,
     at,
+    compared_s,
     rate,
     settled,
     with_ledger,
@@ -147,6 +148,7 @@ def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) ->
     for number, policy in in_turns(options.policies, options.repeat):
         with progress.of_run(place.web, policy, number + 1) as on_sample:
             runs[policy].append(_watched(options, place, policy, on_sample))
+    common_s = compared_s([run for done in runs.values() for run in done])
     setting = Setting(
         web=place.web,
         size=place.size,
@@ -157,7 +159,7 @@ def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) ->
         delays=delay_words(options),
         latency_s=0.0 if options.seeds or options.replay else options.latency_s,
     )
-    return PolicyComparison(setting=setting, runs=tuple(map(settled, runs.values())))
+    return PolicyComparison(setting=setting, runs=tuple(settled(done, common_s) for done in runs.values()))
 
 
 def _watched(options: PolicyOptions, place: CrawledWeb, policy: str, on_sample: Callable[[Sample], None]) -> RunResult:

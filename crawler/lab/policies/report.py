@@ -302,13 +302,13 @@ def _first_words(
 
 
 def ratio_of_repeats(first: RunResult, other: RunResult) -> Ratio | None:
-    """The active workers of two policies in the same repeats, those that count for both; None without any."""
-    pairs = [
-        (one.active, its.active)
+    """The active workers of two policies in the same repeats and time, those that count for both; None without any."""
+    figures = tuple(
+        one.compared_active / its.compared_active
         for one, its in zip(first.repeats, other.repeats, strict=False)
-        if one.is_kept and its.is_kept and its.active
-    ]
-    return Ratio(figures=tuple(one / its for one, its in pairs)) if pairs else None
+        if one.is_kept and its.is_kept and one.compared_active is not None and its.compared_active
+    )
+    return Ratio(figures=figures) if figures else None
 
 
 def _undecided(ratios: Iterable[Ratio | None]) -> str:

@@ -87,6 +87,7 @@ class Repeat(NamedTuple):
     urls_per_s: float
     duration_s: float  #: its own
     is_kept: bool  #: it is part of the mean
+    compared_active: float | None = None  #: `active` over the time of the shortest run of any policy; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,24 +225,24 @@ def kept(values: Sequence[float]) -> list[bool]:
     return [abs(value - middle) <= MOST_DEVIATIONS * deviation for value in values]
 
 
-def settled(repeats: Sequence[RunResult]) -> RunResult:
+def settled(repeats: Sequence[RunResult], common_s: float | None = None) -> RunResult:
     """One run for the repeats of a policy: outliers in mean active workers are dropped and counted, the rest averaged.
 
-    Verdict, most connections and shortest gap are the worst of all repeats, the dropped ones too. Raises: ValueError without
-    repeats.
+    `common_s`: the time in which all policies had work, over which repeats of several policies compare. Verdict, most connections
+    and shortest gap are the worst of all repeats, the dropped ones too. Raises: ValueError without repeats.
     """
     if not repeats:
         raise ValueError("there is no run")
     until_s = compared_s(repeats)
-    return _summed_up(repeats, kept([means(run, until_s).active for run in repeats]))
+    return _summed_up(repeats, kept([means(run, until_s).active for run in repeats]), common_s)
 
 
-def mean_of_webs(repeats: Sequence[RunResult]) -> RunResult:
-    """One run for those of a policy on several simulated webs, which all count."""
-    return _summed_up(repeats, [True] * len(repeats))
+def mean_of_webs(repeats: Sequence[RunResult], common_s: float | None = None) -> RunResult:
+    """One run for those of a policy on several simulated webs, which all count; `common_s` as for `settled`."""
+    return _summed_up(repeats, [True] * len(repeats), common_s)
 
 
-def _summed_up(repeats: Sequence[RunResult], kept_ones: Sequence[bool]) -> RunResult:
+def _summed_up(repeats: Sequence[RunResult], kept_ones: Sequence[bool], common_s: float | None) -> RunResult:
     until_s = compared_s(repeats)
     good = [run for run, is_kept in zip(repeats, kept_ones, strict=True) if is_kept]
     worst = min(repeats, key=lambda run: run.is_polite)
@@ -252,7 +253,13 @@ def _summed_up(repeats: Sequence[RunResult], kept_ones: Sequence[bool]) -> RunRe
         is_polite=worst.is_polite,
         dropped=len(repeats) - len(good),
         repeats=tuple(
-            Repeat(its.active, its.urls_per_s, run.duration_s, is_kept)
+            Repeat(
+                its.active,
+                its.urls_per_s,
+                run.duration_s,
+                is_kept,
+                None if common_s is None else means(run, common_s).active,
+            )
             for run, is_kept in zip(repeats, kept_ones, strict=True)
             for its in (means(run, until_s),)
         ),

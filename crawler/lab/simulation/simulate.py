@@ -36,6 +36,7 @@ from anabranch.crawler.lab.policies.series import (
     RunResult,
     Setting,
     at,
+    compared_s,
     mean_of_webs,
     rate,
 )
@@ -253,7 +254,8 @@ def _simulated(
         connections=options.connections,
         delays=f"{delay_words(compared)[:-1]}; {_speed_words(options.page_cost_s)}",
     )
-    return PolicyComparison(setting=setting, runs=tuple(map(mean_of_webs, runs.values())))
+    common_s = compared_s([run for done in runs.values() for run in done])
+    return PolicyComparison(setting=setting, runs=tuple(mean_of_webs(done, common_s) for done in runs.values()))
 
 
 def _speed_words(page_cost_s: float | None) -> str:

@@ -27,7 +27,7 @@ def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) 
 
 def repeats_of(*active: float) -> tuple[Repeat, ...]:
     """Repeats that all count, with so many active workers."""
-    return tuple(Repeat(each, each, 60.0, is_kept=True) for each in active)
+    return tuple(Repeat(each, each, 60.0, is_kept=True, compared_active=each) for each in active)
 
 
 def setting_of(**more) -> Setting:

@@ -135,6 +135,14 @@ def test_every_repeat_is_told_of_by_itself() -> None:
     assert result.repeats == (Repeat(4, 4, 2, True), Repeat(4, 4, 3, True), Repeat(9, 9, 2, False))
 
 
+def test_repeats_of_two_policies_compare_over_the_same_time() -> None:
+    """One that drains sooner must not be held against the whole of another: its best seconds would be."""
+    runs = [run_of(active=(0, 9, 1, 1)), run_of(active=(0, 9, 1, 1))]
+    for summed_up in (settled(runs, 1.0), mean_of_webs(runs, 1.0)):
+        assert [(each.active, each.compared_active) for each in summed_up.repeats] == [(11 / 3, 9.0)] * 2
+    assert [each.compared_active for each in settled(runs).repeats] == [None, None]
+
+
 def test_webs_are_never_dropped() -> None:
     """In virtual time nothing disturbs a run: what is far off is another web, and every policy must have the same webs."""
     webs = [run_of(active=(10, level, 10)) for level in (10, 11, 9, 10, 90)]
