@@ -228,8 +228,8 @@ def kept(values: Sequence[float]) -> list[bool]:
 def settled(repeats: Sequence[RunResult], common_s: float | None = None) -> RunResult:
     """One run for the repeats of a policy: outliers in mean active workers are dropped and counted, the rest averaged.
 
-    `common_s`: the time in which all policies had work, over which repeats of several policies compare. Verdict, most connections
-    and shortest gap are the worst of all repeats, the dropped ones too. Raises: ValueError without repeats.
+    `common_s`: the time in which all policies had work, over which repeats of several policies compare. Verdict, most
+    connections and shortest gap are the worst of all repeats, the dropped ones too. Raises: ValueError without repeats.
     """
     if not repeats:
         raise ValueError("there is no run")
