@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.keys import fingerprint
 from anabranch.dedup.uniq import MODES, UniqParameters
 from anabranch.dedup.userfunctions import found
@@ -90,9 +89,8 @@ def uniq_parameters(mode: str, size: FilterSize) -> UniqParameters:
     """The parameters of our own filter in a mode."""
     if size.bits is None or mode != "dsbf":
         return UniqParameters(mode=mode, expected=size.expected, false_positive=size.false_positive)
-    shapes = partial(DsbfParameters, expected=size.expected, leaf_bits=_SMALL_LEAF_BITS)
-    rate = size.rate(lambda rate: shapes(false_positive=rate).first_leaves * _SMALL_LEAF_BITS)
-    return UniqParameters(mode=mode, expected=size.expected, false_positive=rate, leaf_bits=_SMALL_LEAF_BITS)
+    shape = partial(UniqParameters, mode=mode, expected=size.expected, leaf_bits=_SMALL_LEAF_BITS)
+    return shape(false_positive=size.rate(lambda rate: shape(false_positive=rate).dsbf.first_leaves * _SMALL_LEAF_BITS))
 
 
 #: A DSBF is as large as its leaves, so that small ones come near to a number of bits.
