@@ -61,7 +61,7 @@ class Counting:
             repeated=known - len(pages),
             first_s=self._first_s,
             last_s=self._last_s,
-            tenths_s=[self._pages_s[(len(pages) - 1) * tenths // 10] for tenths in range(11) if pages],
+            tenths_s=tuple(self._pages_s[(len(pages) - 1) * tenths // 10] for tenths in range(11) if pages),
         )
         self._times, self._pages_s, self._first_s, self._last_s = {}, [], 0.0, 0.0
         return tally

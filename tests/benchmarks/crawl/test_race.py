@@ -114,7 +114,7 @@ def test_a_fifth_of_the_pages_at_each_end_is_no_steady_state() -> None:
     for number in range(11):
         counting.add(f"/pages/{number}.html".encode(), 100.0 + number)
     tally = counting.take()
-    assert tally.tenths_s == [100.0 + number for number in range(11)]
+    assert tally.tenths_s == tuple(100.0 + number for number in range(11))
     used = Use(
         notes=[Note(at_s=float(at), cpu_s=at - 100.0, own_bytes=0) for at in range(100, 112)], peak_bytes=1, took_s=10.0
     )
