@@ -19,7 +19,7 @@ from anabranch.dedup.files.locks import lock_file
 
 FORMAT = "anabranch job"
 #: Raised with every change of a folder that an older program would misread. Folders of older versions are migrated.
-VERSION = 2
+VERSION = 3
 
 #: The folder of jobs that are given by name.
 JOBS = Path("jobs")

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.outcomes.errors import CrawlerError

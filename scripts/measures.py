@@ -105,7 +105,7 @@ def _is_lab(file: Source) -> bool:
 
 #: The classes that hold a concept of a job. One each is the goal.
 CONCEPTS: Mapping[str, Sequence[str]] = {
-    "seeds": ("SeedBook", "SeedTable"),
+    "seeds": ("Seeds", "SeedBook", "SeedTable"),
     "totals": ("Accounts", "AccountsDatabase"),
     "limits": ("PageTickets", "PageLimit", "WorkerTickets"),
     "requests": ("Control", "Command"),

@@ -169,6 +169,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/archive/databases.py",
         "crawler/archive/history.py",
         "crawler/accounts/database.py",
+        "crawler/job/database.py",
+        "crawler/job/seedtable.py",
         "crawler/cluster/*",
         "crawler/run/shared_*.py",
         "crawler/processes/supervisor.py",

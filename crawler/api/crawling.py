@@ -22,7 +22,8 @@ from anabranch.crawler.job.choosing import join, named_seeds, permitted, refuse_
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from anabranch.crawler.job.seeds import Seed, read_seeds
+from anabranch.crawler.job.seedtable import known_seeds
 from anabranch.crawler.operate.contract import joined_results, next_arguments, skipped_facts, without_place
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
@@ -287,8 +288,7 @@ class Crawl:
             for report in reports:
                 log.warning("this is no seed", text=report)
             if chosen.has_seeds:
-                with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
-                    join(chosen, seeds, book)
+                join(chosen, seeds, known_seeds(chosen.directory / "state"))
             with JobFolder.open(chosen.directory, again=self._request.again) as job:
                 refuse_changed(chosen)
                 try:

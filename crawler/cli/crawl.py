@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,8 @@ from anabranch.crawler.job.choosing import (
 )
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import Seeds, known_seeds, opened_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
 from anabranch.crawler.job.workerfolders import (
     await_orphans,
@@ -213,7 +214,7 @@ def _run_processes(
 ) -> int:
     """Crawl with processes that share the job's file."""
     from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have one process
-    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415
+    from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415
     from anabranch.crawler.processes.supervisor import Supervisor  # noqa: PLC0415
     from anabranch.frontier.stores.sql.sqlite import sealed  # noqa: PLC0415
 
@@ -229,7 +230,7 @@ def _run_processes(
 def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
     """The job's order; while its database cannot be reached, this waits for it, as a worker at work does."""
     from anabranch.crawler.cluster.agreement import shared_order  # noqa: PLC0415 - most crawls have no database
-    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415
+    from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415
 
     is_away = False
     with JobDatabase(address) as database:
@@ -263,8 +264,7 @@ def _run_job(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Se
 
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
     """The seeds that the job gets. Asks before a scope ends queued URLs. Raises: UsageError without consent, as `join`."""
-    with _known_seeds(chosen) as known:
-        joined = join(chosen, seeds, known)
+    joined = join(chosen, seeds, _known_seeds(chosen))
     if not joined.narrows or command.again or command.yes or has_queue_in_memory(chosen.directory / "state"):
         return joined.added  # another round has another queue, and one in memory is gone
     found = _judged(chosen, joined.added)
@@ -284,7 +284,7 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
     """Return the effect that the scope would have on the job's queue, which is opened for this. Raises: as a crawl does."""
     file = shared_file(chosen.directory)
     if file is not None:
-        from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
+        from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
         from anabranch.crawler.run.shared_job import SharedJob  # noqa: PLC0415
         from anabranch.crawler.run.stopped_verbs import opened_whole  # noqa: PLC0415
 
@@ -292,27 +292,23 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
             return scope_effect(whole.frontier, chosen.order, [seed.url for seed in (*whole.seeds, *added)])
     with (
         JobFolder.open(chosen.directory) as job,
-        SeedBook(job.state / SEED_BOOK) as book,
+        opened_seeds(job.state) as recorded,
         open_job(job.state, chosen.order) as frontier,
     ):
-        found = scope_effect(frontier, chosen.order, [seed.url for seed in (*book, *added)])
+        found = scope_effect(frontier, chosen.order, [seed.url for seed in (*recorded, *added)])
         job.left_as_found(had_work=not frontier.is_done, is_done=frontier.is_done)
     return found
 
 
-@contextmanager
-def _known_seeds(chosen: ChosenJob) -> Iterator[Container[str]]:
-    """The URLs of the job's seeds. Raises: SeedBookDamaged, StoreUnavailable."""
+def _known_seeds(chosen: ChosenJob) -> Collection[str]:
+    """The URLs of the job's seeds. Raises: SeedsDamaged, StoreUnavailable."""
     file = shared_file(chosen.directory)
     if file is None:
-        with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
-            yield book
-        return
-    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
-    from anabranch.crawler.cluster.seedtable import SeedTable  # noqa: PLC0415
+        return known_seeds(chosen.directory / STATE)
+    from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
 
-    with closing(JobDatabase(file)) as database:
-        yield SeedTable(database)
+    with JobDatabase(file) as database:
+        return {seed.url for seed in Seeds(database)}
 
 
 @contextmanager

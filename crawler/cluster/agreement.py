@@ -29,7 +29,9 @@ from anabranch.crawler.cluster.commands import (
     put_wish,
     refuse_moved,
 )
-from anabranch.crawler.cluster.database import (
+from anabranch.crawler.cluster.tickets import used
+from anabranch.crawler.job.choosing import SharedOrder
+from anabranch.crawler.job.database import (
     JobDatabase,
     copy_tables,
     execute,
@@ -43,11 +45,9 @@ from anabranch.crawler.cluster.database import (
     put_fact,
     server_time,
 )
-from anabranch.crawler.cluster.seedtable import add_seeds
-from anabranch.crawler.cluster.tickets import used
-from anabranch.crawler.job.choosing import SharedOrder
 from anabranch.crawler.job.orderfile import edited_tables, last_order_file
 from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import add_seeds
 from anabranch.crawler.order.changes import (
     CHANGEABLE_KEYS,
     Change,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.database import (
+from anabranch.crawler.job.database import (
     JobDatabase,
     drop_fact,
     execute,

@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, lock_job
+from anabranch.crawler.job.database import JobDatabase, execute, fact, fetch, lock_job
 from anabranch.frontier import ShareRule, epochs_of, pages_of, requeue, reserve_numbers
 from anabranch.frontier.records import name_id
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.database import execute, fetch, lock_job
+from anabranch.crawler.job.database import execute, fetch, lock_job
 from anabranch.crawler.order.sections import UsedLimits
 
 #: Tickets that a worker takes at a time, at most: a block shrinks with what is left, so that none wait at one worker.

@@ -27,7 +27,7 @@ from sqlalchemy import Connection, inspect
 from anabranch.crawler.accounts.accounts import Counted
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, AccountsView, CountedRow, sum_of
 from anabranch.crawler.accounts.totals import Totals
-from anabranch.crawler.cluster.database import COUNTED, execute, fetch
+from anabranch.crawler.job.database import COUNTED, execute, fetch
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.frontier.stores.sql import execution
 

@@ -2,6 +2,6 @@
 
     choosing ─▶ folder ─▶ frontier ─▶ seeding ─▶ journal
 
-`state` has the marks and the round in the job's state folder, `orderfile` its order, `seeds` its seed book. `checking` finds
+`state` has the marks and the round in the job's state folder, `orderfile` its order, `seedtable` its seeds. `checking` finds
 all faults of an order before a run. `inspection` opens jobs that are only looked at.
 """

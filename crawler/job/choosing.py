@@ -62,7 +62,7 @@ class SeedSources(NamedTuple):
     """Seeds and seed files that one place names."""
 
     sources: tuple[str, ...]
-    place: str  #: as the seed book records it
+    place: str  #: as it is recorded with a seed
     reported_as: str  #: as an error message names it
 
 
@@ -74,7 +74,7 @@ class ChosenJob:
     layers: Sequence[Layer]  #: the order's sources, the strongest first
     directory: Path  #: the job's folder
     named: Sequence[SeedSources]  #: where to read seeds from
-    has_seeds: bool  #: the job's seed book has some; then the command need not name any
+    has_seeds: bool  #: the job has some recorded; then the command need not name any
     is_derived: bool  #: the folder's name was derived from a seed or a seed file
     edits: Sequence[str] = ()  #: changes that people made to the job's own order since its last run
     stamp: bytes | None = None  #: `changes_stamp` of the job when it was chosen; None: its order is in a database
@@ -163,7 +163,7 @@ def _named_in(order: CrawlOrder, named: Sequence[SeedSources]) -> CrawlOrder:
 
 
 def _has_begun(directory: Path, shared: SharedOrder | None) -> bool:
-    """The job has seeds: in its book, or among its rows."""
+    """The job has seeds among its rows."""
     return has_seeds(directory) if shared is None else shared.has_seeds
 
 
@@ -276,7 +276,7 @@ def _resume(
     is_begun: bool,  # else the first run ended before it had recorded its seeds
     is_derived: bool,
 ) -> ChosenJob:
-    """Continue by the job's own order. Its earlier seeds are in its seed book, and stay in its order."""
+    """Continue by the job's own order. Its earlier seeds are recorded, and stay in its order."""
     try:
         kept = job_layer(own)
         before, order = job_of([kept]), _with_shares(order_of([*layers, kept]), 1)  # it was begun without shares
@@ -361,7 +361,7 @@ def join(chosen: ChosenJob, seeds: Sequence[Seed], known: Container[str]) -> Joi
 
 
 def scope_effect(frontier: Frontier, order: CrawlOrder, seeds: Iterable[str]) -> ScopeEffect:
-    """Apply the order's scope to every queued URL (blocks); `seeds` are all seeds, in the book's order. 12 µs a URL.
+    """Apply the order's scope to every queued URL (blocks); `seeds` are all seeds, in their order. 12 µs a URL.
 
     Raises: OrderError if a user function fails.
     """

@@ -24,7 +24,7 @@ from threading import Event
 from typing import NamedTuple, Self
 
 from anabranch.crawler.job.orderfile import CHANGES_FILE, last_order_file, order_file, write_order
-from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
+from anabranch.crawler.job.seeds import STDIN, has_old_seeds, has_seeds, is_file
 from anabranch.crawler.job.state import (
     AGAIN_MARK,
     FINISHED_MARK,
@@ -392,8 +392,17 @@ def _copy_order(directory: Path) -> None:
             write_order(directory, order.read_text("utf-8-sig"))
 
 
+def _adopt_seeds(directory: Path) -> None:
+    """2 to 3: seeds are rows."""
+    state = directory / "state"
+    if has_old_seeds(state):
+        from anabranch.crawler.job.seedtable import adopt_old_seeds  # noqa: PLC0415 - most jobs have rows
+
+        adopt_old_seeds(state)
+
+
 #: The step from format 1 to 2, from 2 to 3, …
-_MIGRATIONS: Sequence[Callable[[Path], None]] = (_copy_order,)
+_MIGRATIONS: Sequence[Callable[[Path], None]] = (_copy_order, _adopt_seeds)
 
 
 def order_to_resume(directory: Path) -> Path | None:

@@ -1,6 +1,6 @@
 """Opens a job's Frontier by its order, and refuses a job if its queue is not in the place that the order names.
 
-The seed book (`seeds`) and the marks in the state folder (`state`) show whether a job has begun.
+The seeds (`seedtable`) and the marks in the state folder (`state`) show whether a job has begun.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from urllib.parse import quote, urlsplit
 
 import structlog
 
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, has_seeds
+from anabranch.crawler.job.seeds import Seed, has_seeds
 from anabranch.crawler.job.state import (
+    JOB_FILE,
     clear_queue_in_memory,
     has_queue_in_memory,
     is_finished,
@@ -190,7 +191,7 @@ def open_job(
         if address and not is_old and has_urls(frontier):  # the filter of a job still has its URLs if its rows are gone
             raise StoreLost(
                 f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
-                f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
+                f"(if it is this job's, its {JOB_FILE} is lost: restore that from a copy)"
             )
         opened.pop_all()
     _log_renewed(frontier, shared)
@@ -274,9 +275,10 @@ def is_over(state: Path, named: Iterable[Seed]) -> bool:
     """Whether the job's queue was in memory and empty at the end, and the job already has all `named` seeds."""
     if not has_queue_in_memory(state) or not has_begun(state) or not is_finished(state):
         return False
-    with SeedBook(state / SEED_BOOK) as book:
-        known = {seed.url for seed in book}
-    return all(seed.url in known for seed in named)
+    from anabranch.crawler.job.seedtable import opened_seeds  # noqa: PLC0415 - commands on a running crawl do not need it
+
+    with opened_seeds(state) as known:
+        return all(seed.url in known for seed in named)
 
 
 def refuse_lost_queue(state: Path) -> None:

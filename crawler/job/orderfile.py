@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.job.seeds import SEED_BOOK, is_begun
+from anabranch.crawler.job.seeds import has_seeds
 from anabranch.crawler.job.state import keep_order, kept_order
 from anabranch.crawler.order.changes import Change, changed_order, parsed_changes, settled_changes, with_changes
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
@@ -54,7 +54,7 @@ def order_file(directory: Path) -> Path | None:
     with storage_errors(order):
         kept = kept_order(directory / STATE)
         if not order.exists():
-            if not is_begun(directory / STATE / SEED_BOOK):
+            if not has_seeds(directory):
                 return None
             raise _damaged("is missing", order, copy, kept)
         content = order.read_bytes()

@@ -1,6 +1,6 @@
 """Seeding: schedules a job's seeds at the start of a run and while it runs, and finds out how each seed fared.
 
-The Frontier knows a seed by its key for dedup; the seed book (`seeds`) has it as it was written. `schedule_all`, which the
+The Frontier knows a seed by its key for dedup; its row (`seedtable`) has it as it was written. `schedule_all`, which the
 processors use, too, puts any number of URLs into the Frontier in chunks, so that the crawl goes on meanwhile.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
 from anabranch.crawler.extract.links import MANIFEST
-from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.job.seeds import Seed, SourceTags
 from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError
@@ -30,6 +30,9 @@ from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.parts import Steps, asked
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind, UrlRecord, UrlState, Verdict, VerdictKind
+
+if TYPE_CHECKING:  # commands on a running crawl do not need it
+    from anabranch.crawler.job.seedtable import Seeds
 
 #: Candidates per chunk: 12 ms of the event loop, and a few more when they are durable.
 CHUNK = 500
@@ -168,7 +171,7 @@ class Seeding:
     `given` is called with the candidates that were scheduled.
     """
 
-    book: Book
+    seeds: Seeds
     scope: Scope
     frontier: AsyncFrontier
     maker: CandidateMaker
@@ -176,13 +179,14 @@ class Seeding:
     sitemaps: bool = False
     given: Callable[[list[Candidate]], Awaitable[None]] | None = None
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _redirects: list[Seed] = field(default_factory=list, init=False)  # to be recorded
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Record the given seeds, open the scope for all seeds, schedule those that are new or were never answered."""
         given = tuple(given)
-        keys_of(given, self.maker.key)  # a seed without a key must not get into the book
-        self.book.add_all(given)
-        seeds = list(self.book)
+        keys_of(given, self.maker.key)  # a seed without a key must not be recorded
+        self.seeds.add_all(given)
+        seeds = list(self.seeds)
         self.catch_up()
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(seeds)
@@ -198,9 +202,9 @@ class Seeding:
 
         `force`: also those that have ended, or that the filter takes for seen.
         """
-        keys_of(given, self.maker.key)  # a seed without a key must not get into the book
+        keys_of(given, self.maker.key)  # a seed without a key must not be recorded
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self.book.add_all, given))
+            await to_the_end(asyncio.to_thread(self.seeds.add_all, given))
             self.catch_up()
         core = self.frontier.core
         with user_function_errors(NOT_TAKEN):
@@ -213,22 +217,24 @@ class Seeding:
         return await self.frontier.look(added_in_steps(core, candidates, verdicts, known))
 
     def catch_up(self) -> None:
-        """Open the scope for seeds that are new in the book, whoever put them there."""
-        new = self.book.after(len(self.maker.tags))
+        """Open the scope for seeds that are new, whoever recorded them."""
+        new = self.seeds.after(len(self.maker.tags))
         self.maker.tags.note(new)
         for seed in new:
             self.scope.add_seed(seed.url)
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
-        seed = Seed(url=url, source="redirect", via=via)
+        self._redirects.append(Seed(url=url, source="redirect", via=via))
         async with self._writing:
-            await to_the_end(asyncio.to_thread(self.book.add, seed))
-            self.catch_up()
+            if new := self._redirects[:]:  # those of others that waited are in one transaction; a failure leaves them
+                await to_the_end(asyncio.to_thread(self.seeds.add_all, new))
+                del self._redirects[: len(new)]
+                self.catch_up()
 
     async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
         """The outcome of each seed of this run that the operator gave; `failures` has details by URL."""
-        seeds = list(self.book)
+        seeds = list(self.seeds)
         keys = known_keys([seed.url for seed in seeds], self.maker.key)
         ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
         return seed_outcomes(seeds, keys, ended, failures)
@@ -275,7 +281,7 @@ def key_of(url: str, key: KeyOf) -> bytes:
 
 
 def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
-    """The keys of seeds, before they are recorded in the book that every later run reads. Raises: OrderError."""
+    """The keys of seeds, before they are recorded, which every later run reads. Raises: OrderError."""
     with user_function_errors(NOT_TAKEN):
         return [key_of(seed.url, key) for seed in seeds]
 

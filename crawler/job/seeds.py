@@ -1,33 +1,31 @@
-"""Seeds: reading them from what the operator names, the job's durable seed book, and the source tags made of it.
+"""Seeds: reading them from what the operator names, and the source tags made of those that a job has.
 
-`seeding` schedules the seeds of the book. A URL carries the number of its seed in the book as the Frontier's payload; the book
-never changes its order. Links have the payload of their page, and the target of a redirect has that of its URL.
+`seedtable` records them, and `seeding` schedules them. A URL carries the number of its seed as the Frontier's payload; recorded
+seeds never change their order. Links have the payload of their page, and the target of a redirect has that of its URL.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
-from zlib import crc32
+from typing import BinaryIO
 
+from anabranch.crawler.job.state import JOB_FILE
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
-from anabranch.crawler.urls.parsing import canonical, seed_url, wrong_part
-from anabranch.dedup.files.durable import AppendOnlyFile, descriptor, replace_file
+from anabranch.crawler.urls.parsing import seed_url, wrong_part
+from anabranch.frontier import closed_rows
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.jobfolder import STATE
 
 COMMAND_LINE = "command line"
 ORDER = "crawl order"
 STDIN = "-"
 
-#: The job's durable list of seeds, in its state folder.
-SEED_BOOK = "seeds.jsonl"
-#: Ending of the file with the number of lines of a seed book.
-COUNT = ".count"
+#: Files in which older programs kept the seeds of a job, in its state folder, and their number.
+OLD_SEEDS = "seeds.jsonl"
+OLD_COUNT = "seeds.jsonl.count"
 
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -41,13 +39,10 @@ NONE_LEFT = "no seed is left"
 _SHOWN_REPORTS = 5
 #: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
 _QUESTION_BYTES = 1 << 18
-_COUNT_TEXT = re.compile(rb"([0-9]{16}) ([0-9a-f]{8})\n")
-#: Fields of a line that older versions wrote.
-_OLD_FIELDS = ("url", "source", "via")
 
 
-class SeedBookDamaged(CrawlerError):
-    """The seed book is not what was written: another program wrote to it, or the disk failed."""
+class SeedsDamaged(CrawlerError):
+    """The seeds of a job are not what was written: another program wrote to them, or the disk failed."""
 
     exit_code: ExitCode = ExitCode.BAD_ORDER
 
@@ -192,205 +187,28 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     )
 
 
-class Book(Protocol):
-    """The seeds of a job, each once; what `add` and `add_all` return is durable. Both may block."""
-
-    def __iter__(self) -> Iterator[Seed]: ...
-
-    def __contains__(self, url: object) -> bool: ...
-
-    def after(self, count: int) -> Sequence[Seed]:
-        """The seeds after the first `count`."""
-        ...
-
-    def add(self, seed: Seed) -> bool:
-        """Record a seed; False if its URL is in the book already."""
-
-    def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
-        """Record those that are new, and return them."""
-
-
-class SeedBook:
-    """The seeds of a job, durable: a file of one JSON object a line, {"url", "source", "via", "crc"}.
-
-    Returned seeds are on disk. Seeds that are added together are in the book all or none: one seed is appended,
-    and a torn line is not read, and cut before the next is written; several replace the file at once. A URL is in the book
-    once; its first source wins. Memory: all seeds. One writer at a time (the job's lock); opening writes nothing.
-
-    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. Another file (`COUNT`), written after
-    the book, has the number of lines and their checksum: the book may have more lines; fewer are damage, and so is a torn line
-    in a book without a count.
-
-    Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._count_path = path.with_name(path.name + COUNT)
-        self._seeds: dict[str, Seed] = {}
-        self._lines = 0
-        self._crc = 0  # of all lines so far
-        self._file: AppendOnlyFile | None = None
-        self._is_counted = False  # the count file agrees with the book
-        with storage_errors(path):
-            self._read()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        return len(self._seeds)
-
-    def __iter__(self) -> Iterator[Seed]:
-        return iter(self._seeds.values())
-
-    def __contains__(self, url: object) -> bool:
-        return url in self._seeds
-
-    def after(self, count: int) -> Sequence[Seed]:
-        """The seeds after the first `count`. Cost: a step for each seed of the book."""
-        return list(islice(self._seeds.values(), count, None))
-
-    def add(self, seed: Seed) -> bool:
-        """Record a seed; False if its URL is in the book already. Cost of a new one: one sync."""
-        return bool(self.add_all((seed,)))
-
-    def add_all(self, seeds: Iterable[Seed]) -> tuple[Seed, ...]:
-        """Record those that are new, all or none, and return them. Cost: one append, or for several the whole book."""
-        new: dict[str, Seed] = {}
-        for seed in seeds:
-            if seed.url not in self._seeds:
-                new.setdefault(seed.url, seed)
-        if new:
-            self._write(new.values())
-            self._seeds.update(new)
-        if self._lines and not self._is_counted:
-            # In place and without a sync: an outdated count, as after a power cut, does no harm.
-            text = b"%016d %08x\n" % (self._lines, self._crc)  # of constant length, so that it is written in one piece
-            with storage_errors(self._count_path):
-                if self._count_path.exists():
-                    with descriptor(self._count_path, os.O_WRONLY) as fd:
-                        os.pwrite(fd, text, 0)
-                else:
-                    replace_file(self._count_path, text)
-            self._is_counted = True
-        return tuple(new.values())
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _read(self) -> None:
-        """Read every whole line. The count first: the book may have more lines than that, never fewer."""
-        counted = _count(self._count_path)
-        is_counted = counted is None
-        written, crc = counted or (0, 0)
-        *lines, torn = self._text().split(b"\n")
-        if torn and counted is None:
-            raise _damaged(f"{self._path}:{len(lines) + 1}: the last line is cut off", self._path)
-        for number, line in enumerate(lines, start=1):
-            place = f"{self._path}:{number}: the line is damaged"
-            seed, self._crc = _parsed(line, self._crc, place, self._path)
-            self._lines = number
-            self._seeds.setdefault(seed.url, seed)
-            if number == written:
-                is_counted = self._crc == crc
-        if not is_counted:
-            what = f"{written} lines with the checksum {crc:08x} were written, and the book has others"
-            raise _damaged(f"{self._path}: {what}", self._path)
-        self._is_counted = counted == (self._lines, self._crc)
-
-    def _text(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
-            if not self._path.parent.is_dir():
-                raise
-            return b""
-
-    def _write(self, seeds: Collection[Seed]) -> None:
-        """Make all of it durable, or raise an error and leave the old book."""
-        added, crc = [], self._crc
-        for seed in seeds:
-            line, crc = _line(seed, crc)
-            added.append(line)
-        with storage_errors(self._path):
-            if self._lines and len(added) == 1:
-                if self._file is None:
-                    self._file = AppendOnlyFile(self._path)
-                self._file.append(added[0])
-                self._file.keep()
-            else:
-                self.close()  # it is open on the old file
-                before = self._text()
-                replace_file(self._path, before[: before.rfind(b"\n") + 1] + b"".join(added))
-        self._lines, self._crc, self._is_counted = self._lines + len(added), crc, False
-
-
-def is_begun(path: Path) -> bool:
-    """Whether there is a book or was one; then the command need not name seeds. Raises: OSError."""
-    return (path.is_file() and path.stat().st_size > 0) or path.with_name(path.name + COUNT).is_file()
-
-
 def has_seeds(directory: Path) -> bool:
-    """Whether the folder is a job with seeds to continue. Raises: StorageError."""
+    """Whether the folder is a job with seeds to continue, maybe damaged ones; then the command need not name any.
+
+    Takes no lock, and imports none of what writes them. Raises: StorageError.
+    """
+    state = directory / STATE
+    file = state / JOB_FILE
     with storage_errors(directory):
-        return is_begun(directory / "state" / SEED_BOOK)
-
-
-def _count(path: Path) -> tuple[int, int] | None:
-    """The lines of a book and their checksum; None if not counted (older versions). Raises: SeedBookDamaged, OSError."""
+        if has_old_seeds(state):
+            return True
+        if not file.is_file():
+            return False
     try:
-        found = _COUNT_TEXT.fullmatch(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    if found is None:
-        raise SeedBookDamaged(
-            f"{path}: damaged; restore it from a copy, or remove it if {path.name.removesuffix(COUNT)} has all its lines"
-        )
-    return int(found[1]), int(found[2], 16)
+        return bool(closed_rows(file, "SELECT 1 FROM job_seed LIMIT 1"))
+    except StoreUnavailable as error:
+        return "no such table" not in str(error.__cause__)  # whoever opens it tells what else is wrong
 
 
-def _line(seed: Seed, crc: int) -> tuple[bytes, int]:
-    """The line of a seed after lines with this checksum, and the checksum of them all."""
-    fields = json.dumps({"url": seed.url, "source": seed.source, "via": seed.via}).encode()[:-1]
-    crc = crc32(fields, crc)
-    return b'%s, "crc": "%08x"}\n' % (fields, crc), crc
-
-
-def _parsed(line: bytes, crc: int, place: str, path: Path) -> tuple[Seed, int]:
-    """The seed of a line after lines with this checksum, and the checksum of them all. Raises: SeedBookDamaged."""
-    try:
-        fields = json.loads(line)
-        seed = Seed(url=fields["url"], source=fields["source"], via=fields["via"])
-        is_sound = canonical(seed.url) == seed.url
-        text, crc = (line + b"\n", crc32(line, crc)) if len(fields) == len(_OLD_FIELDS) else _line(seed, crc)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(place, path) from error
-    if not is_sound or text != line + b"\n":
-        raise _damaged(place, path)
-    return seed, crc
-
-
-def require_seeds(book: Book, path: Path) -> None:
-    """Raises: SeedBookDamaged if the book of a job that has begun has no seed: its scope would end all that is queued."""
-    if not any(book):
-        raise SeedBookDamaged(
-            f"{path}: is missing or empty, though the job has begun; restore it from a copy, "
-            f"or name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
-        )
-
-
-def _damaged(what: str, path: Path) -> SeedBookDamaged:
-    return SeedBookDamaged(
-        f"{what}; restore the file from a copy, or remove it and {path.name}{COUNT} "
-        f"and name every seed of the job again with `anabranch add {path.parent.parent} SEED...`"
-    )
+def has_old_seeds(state: Path) -> bool:
+    """Whether the job has seeds that an older program wrote. Raises: OSError."""
+    file = state / OLD_SEEDS
+    return (file.is_file() and file.stat().st_size > 0) or (state / OLD_COUNT).is_file()
 
 
 #: Instead of a seed's number in the payload of a URL that is queued again and has no known seed.
@@ -415,7 +233,7 @@ def inherited(payload: bytes | None) -> bytes | None:
 
 
 class SourceTags:
-    """Seeds to numbers, and back. Seeds are added in the book's order, redirects included."""
+    """Seeds to numbers, and back. Seeds are added as they are recorded, redirects included."""
 
     def __init__(self, seeds: Iterable[Seed] = ()) -> None:
         self._urls: list[str] = []
@@ -426,14 +244,14 @@ class SourceTags:
         return len(self._urls)
 
     def note(self, seeds: Iterable[Seed]) -> None:
-        """Add the book's new seeds, in its order; known ones keep their numbers."""
+        """Add new seeds, in the order in which they are recorded; known ones keep their numbers."""
         for seed in seeds:
             if seed.url not in self._numbers:
                 self._numbers[seed.url] = len(self._urls)
                 self._urls.append(seed.url)
 
     def payload_of(self, seed: str) -> bytes | None:
-        """The payload for candidates of a seed; None if the book does not have it."""
+        """The payload for candidates of a seed; None if it is not known."""
         number = self._numbers.get(seed)
         return None if number is None else number.to_bytes(max((number.bit_length() + 7) // 8, 1), "big")
 

@@ -24,6 +24,8 @@ from anabranch.frontier.jobfolder import ORDER_FILE
 FINISHED_MARK = "finished"
 #: Totals of the job's hosts, types and statuses, by `accounts`.
 ACCOUNTS = "accounts.sqlite"
+#: The rows of a job of one worker that concern other processes, or outlive its own: its seeds.
+JOB_FILE = "job.db"
 #: The memory of payloads.
 PAYLOADS = "payloads.sqlite"
 #: URLs that were skipped because a parameter changes nothing (`skipped`).
@@ -205,7 +207,7 @@ AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
 #: Prefixes of the files that stay from round to round: seeds, fetched payloads, accounts, with SQLite's further files.
-_LASTING = ("seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
+_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
 
 
 #: Marks of what was begun and not ended, and of a queue that is elsewhere.

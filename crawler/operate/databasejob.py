@@ -12,7 +12,7 @@ from threading import Event
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anabranch.crawler.cluster.commands import DesiredState, Wish, refuse_moved
-from anabranch.crawler.cluster.database import JobDatabase, copy_rows, free_all_shares
+from anabranch.crawler.job.database import JobDatabase, copy_rows, free_all_shares
 from anabranch.crawler.job.folder import end_wish, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
@@ -139,9 +139,9 @@ class DatabaseJob:
             try:
                 verdicts, is_running = job.answer(ADD, {"seeds": listed, "force": force})["seeds"], True
             except NoWorkers:
-                with opened_whole(job) as (frontier, order, book):
+                with opened_whole(job) as (frontier, order, recorded):
                     key = key_by(order, job.place)
-                    verdicts, is_running = add_to_stopped(frontier, book, seeds, key, force=force)["seeds"], False
+                    verdicts, is_running = add_to_stopped(frontier, recorded, seeds, key, force=force)["seeds"], False
             if any(verdict["verdict"] in _QUEUED for verdict in verdicts):
                 job.want_run()
                 if was_at_rest and is_running:

@@ -15,7 +15,7 @@ from anabranch.crawler.job.folder import end_wish, held_folder, refuse_embedded,
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import begun_order, change_order, order_file
 from anabranch.crawler.job.seeding import key_by
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer, needs_several, retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
@@ -120,22 +120,23 @@ class FolderJob:
         wait_until_free(self.directory)
 
     def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
-        """To the crawl, or to the book and the queue."""
+        """To the crawl, or to the rows and the queue."""
         refuse_embedded(self.directory)
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
         facts = self._ask(ADD, {"seeds": listed, "force": force})
         if facts is not None:
             return True, facts["seeds"]
-        from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
+        from anabranch.crawler.job.seedtable import opened_seeds  # noqa: PLC0415 - commands on a running crawl do not need it
+        from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415
 
         refuse_unwritable(self.directory)
         with (
             self.turn,
             opened(self.directory, self.caller) as (frontier, order),
-            SeedBook(self.directory / "state" / SEED_BOOK) as book,
+            opened_seeds(self.directory / STATE) as recorded,
         ):
             key = key_by(order, self.directory)
-            return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
+            return False, add_to_stopped(frontier, recorded, seeds, key, force=force)["seeds"]
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """By the crawl, or in the queue."""
@@ -209,13 +210,14 @@ class FolderJob:
         facts = self._ask(REPORT, arguments)
         if facts is not None:
             return facts
-        from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
+        from anabranch.crawler.job.seedtable import opened_seeds  # noqa: PLC0415 - commands on a running crawl do not need it
+        from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415
 
         with (
             self.turn,
             readable_job(self.directory) as place,
             opened(place, self.caller, reads=True) as (frontier, order),
-            SeedBook(place / "state" / SEED_BOOK) as seeds,
+            opened_seeds(place / STATE) as seeds,
         ):
             rules = order.run_of(order.urls.canonicalization)
             return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)

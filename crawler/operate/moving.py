@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
@@ -43,16 +43,17 @@ from anabranch.crawler.cluster.commands import (
     put_desired_state,
     put_moved,
 )
-from anabranch.crawler.cluster.database import JobDatabase, drop_tables, free_all_shares, has_tables, put_fact
 from anabranch.crawler.cluster.totals import BEFORE, put_totals
 from anabranch.crawler.job.checking import division_faults
 from anabranch.crawler.job.choosing import SHARES_OF_DATABASE, SHARES_OF_PROCESSES
+from anabranch.crawler.job.database import JobDatabase, drop_tables, free_all_shares, has_tables, put_fact
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, refuse_lost_queue
 from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.orderfile import begun_order, keep_changes, lasting_changes
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.state import (
+    JOB_FILE,
     OLD_NUMBER,
     SCRATCH,
     arrives_from,
@@ -487,7 +488,8 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path, store: str = "") -> 
     if old:
         gather(job.directory, old)
     with closing(JobDatabase(scratch / STORE_FILE)) as database:
-        join(database, Wanted(order, _seeds(job.state)), Applicant("", "", is_named=True))
+        with opened_seeds(job.state) as seeds:
+            join(database, Wanted(order, list(seeds)), Applicant("", "", is_named=True))
         for number, part in enumerate(parts):
             rows = _totals(part)
             database.do(partial(put_totals, worker=f"before-{number}", rows=rows, upto=BEFORE))
@@ -516,11 +518,6 @@ def _old_shares(directory: Path) -> list[Path]:
             "or start over with `anabranch crawl --fresh`, which moves the job aside"
         )
     return begun
-
-
-def _seeds(state: Path) -> Sequence[Seed]:
-    with SeedBook(state / SEED_BOOK) as book:
-        return list(book)
 
 
 def _totals(part: Path) -> list[Any]:
@@ -621,7 +618,7 @@ def _put_in_place(job: JobFolder, scratch: Path, order: str) -> None:
     begin_anew(job.directory)
     job.write_order(order)
     shutil.rmtree(job.directory / _OLD_SHARES, ignore_errors=True)
-    for name in (OLD_NUMBER, SEED_BOOK):
+    for name in (OLD_NUMBER, JOB_FILE):
         (state / name).unlink(missing_ok=True)
     for file in state.glob("accounts.*"):
         file.unlink()

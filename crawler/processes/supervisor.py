@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
 from anabranch.crawler.cluster.commands import Wish, put_wish
-from anabranch.crawler.cluster.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.cluster.totals import all_totals, view_of
+from anabranch.crawler.job.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import FAILED, WORKERS, Round
 from anabranch.crawler.job.workerfolders import worker_folders

@@ -60,7 +60,7 @@ class FindCandidates:
         if redirect is not None:
             if is_seed_redirect(hops):
                 # If a user function fails for it, the page fails, and is tried again with all that the seed leads to. A URL
-                # without a key must not get into the book of seeds: later runs would fail.
+                # without a key must not become a seed: later runs would fail.
                 self.scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
                 self.canonicalizer.key(redirect)
                 await self.add_seed(redirect, visit.lease.url)

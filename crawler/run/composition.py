@@ -1,6 +1,6 @@
 """Builds the parts of one run from its order, each after those that it needs; they are closed in the opposite order.
 
-    seeds' book -> resolver -> Frontier -> accounts, logs, WARC files -> fetcher -> sandbox -> admission -> chain -> workers
+    seeds -> resolver -> Frontier -> accounts, logs, WARC files -> fetcher -> sandbox -> admission -> chain -> workers
 
 `controller` calls `open_parts` and runs the workers.
 """
@@ -25,11 +25,12 @@ from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import frontier_order
+from anabranch.crawler.job.frontier import frontier_order, has_urls
 from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
 from anabranch.crawler.job.orderfile import settle_changes
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
-from anabranch.crawler.job.seeds import Book, SourceTags
+from anabranch.crawler.job.seeds import SourceTags
+from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -113,20 +114,20 @@ class RunParts:
 async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
     order, job, clock, member = context.order, context.job, context.clock, context.member
-    book = member.open_book(opened)
+    recorded = member.open_seeds(opened)
     resolver = resolver_of(order, clock)
     opened.push_async_callback(resolver.close)
-    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, resolver)))
+    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, recorded, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
     fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
     await _open_cookies(context, fetcher.cookies, opened)
     opened.push_async_callback(sandbox.close)
     quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
-    admission = await open_admission(order, job.state, frontier, quotas_of, book, opened)
+    admission = await open_admission(order, job.state, frontier, quotas_of, recorded, opened)
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
-    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
+    seeding = Seeding(recorded, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
     exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen, order.fetch.name_retries_s)
@@ -150,7 +151,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     before = None if context.is_shared else UsedLimits(frontier.core.counts().done, fetched_bytes)
     limits = RunLimits(order.limits, context.run_state, context.statistics, before, member.want_tickets)
     dispose = admission.informed_after(disposition)
-    explainer, services = _explainer(context, admission, book, chain), _services(context, chain_parts)
+    explainer, services = _explainer(context, admission, recorded, chain), _services(context, chain_parts)
     delivery = context.outside.delivery(recorder.archive)
     parts = RunParts(
         frontier=frontier,
@@ -184,9 +185,11 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
     )
 
 
-def _open_frontier(context: RunContext, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
+def _open_frontier(context: RunContext, recorded: Seeds, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
     frontier = context.member.open_frontier(context.clock, resolver.known_address, on_change)
     try:
+        if has_urls(frontier):
+            recorded.require()
         context.job.write_order(dump_order(context.order))  # only now: the job may have refused the order
         settle_changes(context.job.state, context.order)
     except BaseException:
@@ -291,10 +294,10 @@ def _begin_round(context: RunContext) -> int:
         return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
 
 
-def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: Chain) -> UrlExplainer:
+def _explainer(context: RunContext, admission: UrlAdmission, seeds: Seeds, chain: Chain) -> UrlExplainer:
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     evidence = RunEvidence(context, admission, robots)
-    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, evidence)
+    return UrlExplainer(admission.scope, admission.canonicalizer.key, seeds, admission.similar, evidence)
 
 
 class RunEvidence(Evidence):

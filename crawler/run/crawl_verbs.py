@@ -1,7 +1,7 @@
 """The operator's verbs for a whole crawl: pause, resume, stop, status, metrics, add seeds, reports.
 
 The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
-answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,
+answers when it is done: a seed that is added is recorded and queued, both durably. `control` carries verbs and facts,
 which are JSON values; `stopped_verbs` serves a job that is not running.
 """
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.extract.links import NAVIGATION
 from anabranch.crawler.job.seeding import key_of, user_function_errors
-from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.failures import ServiceAway
@@ -35,6 +35,9 @@ from anabranch.frontier import NEVER_SCHEDULED, NOT_STORED, REFUSED, QueueState
 from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.records import GateKey, UrlState
 from anabranch.frontier.times import clock_words
+
+if TYPE_CHECKING:  # commands on a running crawl do not need it
+    from anabranch.crawler.job.seedtable import Seeds
 
 #: The state of a URL that only an earlier round of the job has fetched.
 EARLIER_ROUND = "not scheduled in this round"
@@ -278,33 +281,35 @@ def _held_up(facts: Facts, what: str, earliest_s: float | None) -> Facts:
 
 
 def explainer_of(
-    order: CrawlOrder, book: Book, directory: Path | None, similar: SimilarUrlFilter | None = None
+    order: CrawlOrder, seeds: Seeds, directory: Path | None, similar: SimilarUrlFilter | None = None
 ) -> UrlExplainer:
     """The explainer of a job by its order, its seeds, and the logs of its folder, if it has one here.
 
     It runs none of the functions that are withheld. Raises: OrderError.
     """
     scope = open_scope(order.scope.model_copy(update={"rules": order.run_of(order.scope.rules)}))
-    for seed in book:
+    for seed in seeds:
         scope.add_seed(seed.url)
     key = Canonicalizer(order.run_of(order.urls.canonicalization)).key
     not_run = tuple(str(one) for one in order.code.withheld if one.section not in {"job", "fetch"})
     evidence = OrderEvidence(order) if directory is None else FolderEvidence(order, directory)
-    return UrlExplainer(scope, key, book, similar, evidence, not_run)
+    return UrlExplainer(scope, key, seeds, similar, evidence, not_run)
 
 
 @contextmanager
 def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]:
-    """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedBookDamaged, StorageError."""
+    """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedsDamaged, StorageError."""
     with ExitStack() as opened:
-        book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
+        from anabranch.crawler.job.seedtable import opened_seeds  # noqa: PLC0415 - commands on a running crawl do not need it
+
+        seeds = opened.enter_context(opened_seeds(directory / STATE))
         has_similar = order.run_of(order.dedup.similar_features) == order.dedup.similar_features and similarity_of(
             order
         )
         similar = asyncio.run(open_similar_filter(directory / "state", order)) if has_similar else None
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
-        yield explainer_of(order, book, directory, similar)
+        yield explainer_of(order, seeds, directory, similar)
 
 
 class OrderEvidence(Evidence):

@@ -12,10 +12,10 @@ from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.archive.uploads import Uploaded, Uploading, Uploads
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import has_urls, open_job
+from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.seeding import Seeding
-from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, require_seeds
+from anabranch.crawler.job.seedtable import Seeds, opened_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.report.jobstatus import CrawlSnapshot
 from anabranch.crawler.report.progress_log import ProgressFacts
@@ -102,8 +102,8 @@ class Membership(Protocol):
     worker: str  #: the name of this worker, also in those of its WARC files; empty: it is the only one
     retry_s: float | None  #: how long the journal waits for a disk that is full; None: as usual
 
-    def open_book(self, opened: AsyncExitStack) -> Book:
-        """The job's seeds; `opened` closes the book."""
+    def open_seeds(self, opened: AsyncExitStack) -> Seeds:
+        """The job's seeds; `opened` closes them."""
 
     def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         """Open the job's Frontier (blocks). Raises: CrawlerError, FrontierError."""
@@ -150,23 +150,14 @@ class SoleMembership:
         self._order = order
         self._job = job
         self._listens = listens
-        self._book: SeedBook | None = None
 
-    def open_book(self, opened: AsyncExitStack) -> Book:
-        """Open the seed book of the folder."""
-        self._book = opened.enter_context(SeedBook(self._job.state / SEED_BOOK))
-        return self._book
+    def open_seeds(self, opened: AsyncExitStack) -> Seeds:
+        """Open the file of the job's folder."""
+        return opened.enter_context(opened_seeds(self._job.state))
 
     def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
-        """Open the whole Frontier. Raises: as `open_job`; SeedBookDamaged if it has URLs and the book no seed."""
-        frontier = open_job(self._job.state, self._order, clock=clock, ip_of=ip_of, on_change=on_change)
-        try:
-            if self._book is not None and has_urls(frontier):
-                require_seeds(self._book, self._job.state / SEED_BOOK)
-        except BaseException:
-            frontier.close()
-            raise
-        return frontier
+        """Open the whole Frontier. Raises: as `open_job`."""
+        return open_job(self._job.state, self._order, clock=clock, ip_of=ip_of, on_change=on_change)
 
     def opened(self, parts: OpenedRun) -> None:
         """Do nothing: no other worker has to know."""

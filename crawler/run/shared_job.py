@@ -35,7 +35,9 @@ from anabranch.crawler.cluster.commands import (
     take_answer,
     withdraw,
 )
-from anabranch.crawler.cluster.database import (
+from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
+from anabranch.crawler.cluster.tickets import used
+from anabranch.crawler.job.database import (
     JobDatabase,
     execute,
     fact,
@@ -45,12 +47,10 @@ from anabranch.crawler.cluster.database import (
     lock_job,
     server_time,
 )
-from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
-from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.job.orderfile import keep_changes
 from anabranch.crawler.job.seeding import known_keys
+from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -449,7 +449,7 @@ class SharedJob:
         """Whether every seed was answered with 401, 403 or 407. Costs two seeks for each until one was not."""
         if not self.database.do(has_workers):
             return False  # it was created, and has no queue yet
-        seeds = [seed.url for seed in SeedTable(self.database) if seed.via is None]
+        seeds = [seed.url for seed in Seeds(self.database) if seed.via is None]
         key = Canonicalizer(self.order.run_of(self.order.urls.canonicalization)).key
         keys = [*{*known_keys(seeds, key).values()}]
         for start in range(0, len(keys), _SEEDS_AT_ONCE):

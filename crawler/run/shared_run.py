@@ -27,9 +27,7 @@ from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Applicant, Joined, check_agreement, parsed_settings
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
-from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.outputs import put_output
-from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import (
     granted,
     hold_tickets,
@@ -49,9 +47,10 @@ from anabranch.crawler.cluster.totals import (
     view_of,
 )
 from anabranch.crawler.extract.links import REDIRECT
+from anabranch.crawler.job.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_share_holder
-from anabranch.crawler.job.seeds import Book
+from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import UsedLimits
@@ -121,7 +120,7 @@ class SharedRun:
             name=joined.name, token=who.token, ttl_s=order.frontier.worker_lease_s, carry=self._carry_counts
         )
         self._counting_name = counting_name(joined.name, who.token)
-        self._book = SeedTable(database)
+        self._seeds = Seeds(database)
         self._epoch = 0
         self._bytes_before = 0  #: that this process fetched before it joined last
         self._obeyed = 0
@@ -139,7 +138,7 @@ class SharedRun:
     @property
     def known_seeds(self) -> int:
         """Seeds of the job that this worker has read."""
-        return len(self._book)
+        return len(self._seeds)
 
     @asynccontextmanager
     async def control(self, answer: Answer, status: ReportedRun, statistics: CrawlStatistics) -> AsyncIterator[None]:
@@ -200,10 +199,10 @@ class SharedRun:
 
     # The run's parts
 
-    def open_book(self, opened: AsyncExitStack) -> Book:
-        """The seeds are rows, and the database stays open."""
+    def open_seeds(self, opened: AsyncExitStack) -> Seeds:
+        """Those of the database, which stays open."""
         del opened
-        return self._book
+        return self._seeds
 
     def open_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         """Join the job's workers; blocks. While the server is away it waits as long as a worker at work would.
@@ -220,7 +219,7 @@ class SharedRun:
     def _joined_frontier(self, clock: Callable[[], float], ip_of: IpOf, on_change: Callable[[], None]) -> Frontier:
         self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
         self._elsewhere.clear()
-        self._book.reload()
+        self._seeds.reload()
         frontier = open_share_holder(
             self._state,
             self._order,
@@ -306,12 +305,12 @@ class SharedRun:
 
     async def _know_seed(self, visit: Visit) -> Step:
         """A URL that came by redirects alone, or by none, is a seed: the scope of its links needs to know it."""
-        if visit.lease.url not in self._book and not visit.lease.hops.strip(REDIRECT):
+        if visit.lease.url not in self._seeds and not visit.lease.hops.strip(REDIRECT):
             await self._read_seeds()
         return Step.PROCEED
 
     async def _read_seeds(self) -> None:
-        await asyncio.to_thread(self._book.refresh)
+        await asyncio.to_thread(self._seeds.refresh)
         if self._parts is not None:
             self._parts.seeding.catch_up()
 
@@ -400,7 +399,7 @@ class SharedRun:
         assert self._parts is not None
         assert self._answer is not None
         self._parts.limits.tickets.grant(news.tickets)
-        if news.seeds > len(self._book):
+        if news.seeds > len(self._seeds):
             await self._read_seeds()
         if news.number > self._obeyed:
             verb = _VERBS.get(news.wish)

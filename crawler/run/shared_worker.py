@@ -20,9 +20,9 @@ from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Applicant, FolderCopied, Joined, Wanted, join
 from anabranch.crawler.cluster.commands import note_finished
-from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.totals import counting_name, put_left_over
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.state import (

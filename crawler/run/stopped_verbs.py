@@ -23,10 +23,9 @@ from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.commands import OPERATOR
-from anabranch.crawler.cluster.database import JobDatabase, free_all_shares, has_workers
-from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
+from anabranch.crawler.job.database import JobDatabase, free_all_shares, has_workers
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, order_to_resume, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
@@ -40,7 +39,8 @@ from anabranch.crawler.job.seeding import (
     known_keys,
     seed_outcomes,
 )
-from anabranch.crawler.job.seeds import SEED_BOOK, Book, Seed, SeedBook, SourceTags
+from anabranch.crawler.job.seeds import Seed, SourceTags
+from anabranch.crawler.job.seedtable import Seeds, opened_seeds
 from anabranch.crawler.job.skipped import SkippedUrls, due_again
 from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.job.workerfolders import await_orphans
@@ -112,9 +112,9 @@ def _begin_in_folder(job: JobFolder, order: CrawlOrder, seeds: Sequence[Seed]) -
             _begin_shared(database, order, seeds)
         job.write_order(dump_order(order))  # last: a start that was killed before is repeated
         return
-    with open_job(job.state, order) as frontier, SeedBook(job.state / SEED_BOOK) as book:
+    with open_job(job.state, order) as frontier, opened_seeds(job.state) as recorded:
         job.write_order(dump_order(order))
-        add_to_stopped(frontier, book, seeds, key_by(order, job.directory))
+        add_to_stopped(frontier, recorded, seeds, key_by(order, job.directory))
 
 
 def _begin_shared(database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed]) -> None:
@@ -123,11 +123,13 @@ def _begin_shared(database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed
         add_to_stopped(whole.frontier, whole.seeds, seeds, key_by(order, database.place))
 
 
-def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf, *, force: bool = False) -> Facts:
-    """Add seeds to a job that is not running (blocks): to the book first, then to the queue. Raises: as both."""
-    keys_of(seeds, key)  # a seed without a key must not get into the book
-    book.add_all(seeds)
-    candidates, known = run(add_in_steps(frontier, seeds, CandidateMaker(key, SourceTags(book)), force=force))
+def add_to_stopped(
+    frontier: Frontier, recorded: Seeds, seeds: Sequence[Seed], key: KeyOf, *, force: bool = False
+) -> Facts:
+    """Add seeds to a job that is not running (blocks): record them first, then queue them. Raises: as both."""
+    keys_of(seeds, key)  # a seed without a key must not be recorded
+    recorded.add_all(seeds)
+    candidates, known = run(add_in_steps(frontier, seeds, CandidateMaker(key, SourceTags(recorded)), force=force))
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added_seeds(seeds, run(added_in_steps(frontier, candidates, verdicts, known)))
@@ -263,7 +265,7 @@ class WholeJob(NamedTuple):
 
     frontier: Frontier
     order: CrawlOrder
-    seeds: SeedTable
+    seeds: Seeds
 
 
 def refuse_at_work(job: SharedJob) -> None:
@@ -324,7 +326,7 @@ def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
             opened = partial(open_share_holder, state, job.order, identity, target, clock=clock, on_change=changed.set)
         with closing(_after_other_commands(opened, job)) as frontier:
             _await_all_shares(frontier, changed, job)
-            yield WholeJob(frontier, job.order, SeedTable(job.database))
+            yield WholeJob(frontier, job.order, Seeds(job.database))
 
 
 def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:

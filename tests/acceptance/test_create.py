@@ -7,7 +7,7 @@ import pytest
 
 import anabranch as program
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.loading import load_order
 from tests.acceptance.command import anabranch, crawl_log, write_order

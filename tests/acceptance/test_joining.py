@@ -68,13 +68,13 @@ def test_another_crawl_does_not_join_a_job_by_its_host_alone(
 ) -> None:
     """It is refused in one line that names the difference and the ways on; nothing is changed."""
     begun(place)
-    before = (place / JOB / "state" / "seeds.jsonl").read_bytes(), (place / JOB / "order.toml").read_bytes()
+    before = (place / JOB / "state" / "job.db").read_bytes(), (place / JOB / "order.toml").read_bytes()
     refused = crawl(place, *arguments)
     assert refused.code == 2
     assert difference in refused.err
     assert refused.err.count("\n") == 1
     assert "--name OTHER" in refused.err
-    assert before == ((place / JOB / "state" / "seeds.jsonl").read_bytes(), (place / JOB / "order.toml").read_bytes())
+    assert before == ((place / JOB / "state" / "job.db").read_bytes(), (place / JOB / "order.toml").read_bytes())
     assert crawl(place, SEED, "--limit", "0").code == 0
     assert len(pages(place / JOB)) == PAGES + 1
 

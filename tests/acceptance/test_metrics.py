@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.report.metrics import METRICS
 from anabranch.crawler.run.shared_job import SharedJob
 from tests.acceptance.command import REPOSITORY, ended, start, write_order

@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli.app import app
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
-from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.launching import StartFailed
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job, open_share_holder
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.frontier.frontier import Frontier
@@ -135,8 +136,8 @@ def make_job(directory: Path, tables: dict[str, dict[str, object]]) -> None:
             job.write_order(dump_order(order))
             with open_job(job.state, order) as frontier:
                 take_page(frontier)
-            with SeedBook(job.state / SEED_BOOK) as book:
-                book.add(SEED)
+            with opened_seeds(job.state) as recorded:
+                recorded.add_all([SEED])
 
 
 @contextmanager

@@ -10,9 +10,11 @@ from tests.stress.damage import Campaign, Mutation, run
 
 #: Each was a loss without a word, settings that were gone, or a traceback.
 MUTATIONS = (
-    ("stopped", "state/seeds.jsonl", "cut"),
-    ("stopped", "state/seeds.jsonl", "flip"),
-    ("stopped", "state/seeds.jsonl", "delete all"),
+    ("stopped", "state/job.db", "cut"),
+    ("stopped", "state/job.db", "flip"),
+    ("stopped", "state/job.db", "zero"),
+    ("stopped", "state/job.db", "delete all"),
+    ("old", "state/seeds.jsonl", "cut"),
     ("old", "state/seeds.jsonl", "delete"),
     ("stopped", "order.toml", "delete"),
     ("stopped", "order.toml", "zero"),
@@ -21,7 +23,7 @@ MUTATIONS = (
     ("stopped", "state/frontier.db", "cut"),
     ("stopped", "logs/crawl.log", "cut"),
     ("killed", "state/frontier.db", "zero"),
-    ("killed", "state/seeds.jsonl", "cut"),
+    ("killed", "state/job.db", "cut"),
 )
 
 
@@ -34,4 +36,4 @@ def test_damage_is_told_or_harms_nothing(tmp_path: Path) -> None:
     verdicts = run(campaign, chosen, lambda _: None)
     assert [(verdict.mutation, verdict.fault, verdict.said) for verdict in verdicts if verdict.fault] == []
     told = {verdict.mutation.file for verdict in verdicts if verdict.code == 4}
-    assert told >= {"state/seeds.jsonl", "order.toml", "state/accounts.sqlite", "state/frontier.db"}
+    assert told >= {"state/job.db", "state/seeds.jsonl", "order.toml", "state/accounts.sqlite", "state/frontier.db"}

@@ -101,6 +101,9 @@ _SETTINGS = (
     "PRAGMA temp_store = MEMORY",  # lists of rows inside a statement
 )
 
+#: The journal of a commit is truncated at its end, which costs half of its deletion.
+_WITHOUT_LOG = ("PRAGMA journal_mode = TRUNCATE",)
+
 _IO_ERROR = "disk I/O error; look at the disk and run again"
 _NO_MEMORY = "not enough memory; raise the limit (ulimit -v), or free some, and run again"
 #: What a primary result code means, and what to do (https://www.sqlite.org/rescode.html).
@@ -144,8 +147,12 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLIT
 
 
 @contextmanager
-def connected(path: Path, max_pages: int | None, *, is_shared: bool = False) -> Iterator[Connection]:
+def connected(
+    path: Path, max_pages: int | None, *, is_shared: bool = False, has_log: bool = True
+) -> Iterator[Connection]:
     """The one connection to the file at `path`, made if it is new; `is_shared`: one of several, each waits for the others.
+
+    Without a log all that was committed is in the one file, and any process reads it; a commit costs some syncs more.
 
     `connection.begin()` sends BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
@@ -159,8 +166,8 @@ def connected(path: Path, max_pages: int | None, *, is_shared: bool = False) -> 
     try:
         with engine.connect() as connection:
             # To WAL mode a file goes without waiting for the others' locks: one after the other.
-            with folder_turn(path.parent) if is_shared else nullcontext():
-                _prepare(connection, path, max_pages, is_shared=is_shared)
+            with folder_turn(path.parent) if is_shared and has_log else nullcontext():
+                _prepare(connection, path, max_pages, is_shared=is_shared, has_log=has_log)
             yield connection
     finally:
         engine.dispose()
@@ -362,7 +369,7 @@ def _is_being_copied(log: Path) -> bool:
     return False
 
 
-def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_shared: bool) -> None:
+def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_shared: bool, has_log: bool) -> None:
     """Take the lock, make sure that the file is ours, then set it up; a foreign file is left as it was."""
     driver = driver_of(connection)
     if not is_shared:
@@ -373,10 +380,10 @@ def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_sh
     driver.execute("ROLLBACK")
     if tables and application != APPLICATION_ID:
         raise FormatMismatch(f"{path}: it is a database of another program; name another folder")
-    if not to_wal_mode(driver):
+    if has_log and not to_wal_mode(driver):
         kind, meaning = _why_not(path) or _MEANINGS[sqlite3.SQLITE_IOERR]
         raise kind(f"{path}: {meaning}")
-    for setting in _SETTINGS:
+    for setting in _SETTINGS if has_log else (*_SETTINGS, *_WITHOUT_LOG):
         driver.execute(setting)
     if max_pages is not None:
         driver.execute(f"PRAGMA max_page_count = {max_pages:d}")
@@ -568,11 +575,12 @@ CHECKED_ROWS = 1_000_000
 class SqliteFile:
     """A crawl in a file of SQLite. Its connection has no other side, so it is never lost."""
 
-    def __init__(self, path: Path, max_pages: int | None, *, is_shared: bool = False) -> None:
-        """`is_shared`: several processes of this machine have it open."""
+    def __init__(self, path: Path, max_pages: int | None, *, is_shared: bool = False, has_log: bool = True) -> None:
+        """`is_shared`: several processes of this machine have it open; `has_log`: as of `connected`."""
         self._path = path
         self._max_pages = max_pages
         self._is_shared = is_shared
+        self._has_log = has_log
         self._owner = OwnerFile(path)
         self._closed: int | None = None  # the epoch of an owner that let go in order
 
@@ -590,7 +598,7 @@ class SqliteFile:
         """
         self._closed = None
         if self._is_shared:
-            with connected(self._path, self._max_pages, is_shared=True) as connection:
+            with connected(self._path, self._max_pages, is_shared=True, has_log=self._has_log) as connection:
                 connection.rollback()
                 yield connection
             return

@@ -277,9 +277,9 @@ def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were
     assert run_crawl(command(SEED, job=Path("empty"), settings=UNREACHABLE)) != ExitCode.DONE
     assert list(Path("empty").iterdir()) == []
     run_crawl(command(SEED))
-    before = Path("job/pages.jsonl").read_bytes(), Path("job/state/seeds.jsonl").read_bytes()
+    before = Path("job/pages.jsonl").read_bytes(), Path("job/state/job.db").read_bytes()
     assert run_crawl(command(SEED, policy="host")) == ExitCode.BAD_ORDER
-    assert (Path("job/pages.jsonl").read_bytes(), Path("job/state/seeds.jsonl").read_bytes()) == before
+    assert (Path("job/pages.jsonl").read_bytes(), Path("job/state/job.db").read_bytes()) == before
     JobFolder.open(Path("job")).close()
 
 
@@ -290,16 +290,15 @@ def test_a_start_that_fails_leaves_an_empty_folder_and_an_older_job_as_they_were
 def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
     """The scope of those in its order would end what another seed has opened. `add` brings them back."""
     run_crawl(command(SEED))
-    book, order = Path("job/state/seeds.jsonl"), Path("job/order.toml").read_bytes()
-    Path(f"{book}.count").unlink()
+    file, order = Path("job/state/job.db"), Path("job/order.toml").read_bytes()
     if harm == "deleted":
-        book.unlink()
+        file.unlink()
     else:
-        book.write_bytes(b"")
+        file.write_bytes(b"")
     for more in ({"limit": 7}, {"processes": 2}):
         assert run_crawl(command(SEED, **more)) == ExitCode.BAD_ORDER
-    assert "seeds.jsonl: is missing or empty, though" in capsys.readouterr().err
-    assert (book.exists(), Path("job/order.toml").read_bytes()) == (harm == "emptied", order)
+    assert "job.db: has no seed, though" in capsys.readouterr().err
+    assert Path("job/order.toml").read_bytes() == order
     assert run_operate("add", "job", {"sources": [SEED, f"{SEED}2"], "force": False}) == ExitCode.DONE
     assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
 

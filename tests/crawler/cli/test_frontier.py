@@ -25,7 +25,8 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.journal import LineFile
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
@@ -435,8 +436,8 @@ def test_a_job_that_has_not_begun_is_told_so(tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize("verb", ["ls", "dump", "block", "why"])
 def test_a_lost_queue_is_told_as_a_crawl_tells_it(job: Path, capsys, verb: str) -> None:
     """No advice to begin the job again: it has begun, and its queue can be restored from a copy."""
-    with SeedBook(job / "state" / SEED_BOOK) as book:
-        book.add(Seed(url=URLS[0], source="command line"))
+    with opened_seeds(job / "state") as recorded:
+        recorded.add_all([Seed(url=URLS[0], source="command line")])
     (job / "state" / "frontier.db").write_bytes(b"")
     assert run(verb, subject="a.test") == ExitCode.BAD_ORDER
     assert "frontier.db is missing or empty, and with it the queue" in capsys.readouterr().err

@@ -27,7 +27,8 @@ from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.job import seeds
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
-from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.operate import folderjob
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
@@ -285,8 +286,8 @@ def killed_job(tmp_path: Path, monkeypatch) -> Path:
     accounts = Accounts(directory / "state", directory / "logs" / "crawl.log", lambda: 0.0)
     accounts.append([Logged(crawl_log_line(line)) for line in lines])
     accounts.keep()
-    with SeedBook(directory / "state" / "seeds.jsonl") as book:
-        book.add(Seed(url=URLS[0], source="given"))
+    with opened_seeds(directory / "state") as recorded:
+        recorded.add_all([Seed(url=URLS[0], source="given")])
     return directory
 
 
@@ -310,8 +311,8 @@ def test_the_summary_of_a_stopped_job_is_of_all_its_runs(killed_job, capsys) -> 
 def test_a_seed_that_failed_has_the_reason_that_was_logged(killed_job, capsys, log) -> None:
     """Unless it was answered later."""
     (killed_job / log).mkdir(parents=True, exist_ok=True)
-    with SeedBook(killed_job / "state" / "seeds.jsonl") as book:
-        book.add(Seed(url=URLS[1], source="given"))
+    with opened_seeds(killed_job / "state") as recorded:
+        recorded.add_all([Seed(url=URLS[1], source="given")])
     failures = [
         Failure(time_s=0.0, url=url, status=-2, attempt=1, is_final=False, error=ConnectFailed(why))
         for url, why in ((URLS[0], "refused"), (URLS[1], "timed out"), (URLS[1], "refused"))
@@ -350,8 +351,8 @@ def test_every_report_is_had_of_a_stopped_job(killed_job, capsys, name, line) ->
 
 def test_a_seed_is_found_by_its_key_for_dedup(killed_job, capsys) -> None:
     """Which is not the URL that was given, if the order's rules take something away: it was crawled all the same."""
-    with SeedBook(killed_job / "state" / "seeds.jsonl") as book:
-        book.add(Seed(url=f"{URLS[0]};jsessionid=0123456789abcdef", source="given"))
+    with opened_seeds(killed_job / "state") as recorded:
+        recorded.add_all([Seed(url=f"{URLS[0]};jsessionid=0123456789abcdef", source="given")])
     assert f"   200 CRAWLED    {URLS[0]};jsessionid=0123456789abcdef\n" in printed(capsys, name="seeds")
 
 

@@ -31,7 +31,7 @@ from anabranch.crawler.cluster.commands import (
     put_wish,
     wish,
 )
-from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch
+from anabranch.crawler.job.database import JobDatabase, execute, fact, fetch
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.changes import Change, changed_order, parsed_changes

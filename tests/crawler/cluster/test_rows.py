@@ -1,4 +1,4 @@
-"""Seeds, commands and totals of a job of several workers, as rows."""
+"""Commands and totals of a job of several workers, as rows."""
 
 import json
 from collections.abc import Iterator
@@ -12,8 +12,6 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.accounts.database import CountedRow
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.cluster.commands import Wish, answer, ask, asked_of, put_wish, take_answer, wish, withdraw
-from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, make_tables, put_fact
-from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import (
     CountedTo,
     adopt_totals,
@@ -25,7 +23,7 @@ from anabranch.crawler.cluster.totals import (
     totals_elsewhere,
     view_of,
 )
-from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.database import JobDatabase, execute, fetch, make_tables, put_fact
 from anabranch.frontier.errors import StoreDamaged, StoreUnavailable
 from anabranch.frontier.stores.sql.sqlite import sealed
 from tests.crawler.cluster.stores import shared_store
@@ -39,23 +37,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobData
         make_tables(opened)  # of two workers that begin at once
         opened.do(lambda connection: put_fact(connection, "id", "x"))
         yield opened
-
-
-def seed(name: str, via: str | None = None) -> Seed:
-    return Seed(url=f"http://{name}.test/", source="command line", via=via)
-
-
-def test_all_workers_have_the_same_seeds_in_the_same_order(database: JobDatabase) -> None:
-    """Each URL once, from its first source."""
-    one, other = SeedTable(database), SeedTable(database)
-    assert one.add_all([seed("a"), seed("b"), seed("a", "x")]) == (seed("a"), seed("b"))
-    assert other.add(seed("c", "http://a.test/"))
-    assert not other.add(seed("b"))
-    one.refresh()
-    assert list(one) == list(other) == [seed("a"), seed("b"), seed("c", "http://a.test/")]
-    assert one.after(2) == [seed("c", "http://a.test/")]
-    assert "http://c.test/" in one
-    assert len(other) == 3
 
 
 def test_a_command_is_answered_once_by_the_worker_that_it_is_for(database: JobDatabase) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.database import JobDatabase, execute, make_tables, put_fact
 from anabranch.crawler.cluster.tickets import granted, keep_tickets, take_tickets, used
+from anabranch.crawler.job.database import JobDatabase, execute, make_tables, put_fact
 from anabranch.crawler.order.sections import UsedLimits
 from tests.crawler.cluster.stores import shared_store
 

@@ -19,7 +19,8 @@ from anabranch.crawler.job import inspection
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.inspection import opened
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.skipped import SkippedUrl, SkippedUrls
 from anabranch.crawler.operate.contract import HOW_TO_START
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -43,8 +44,8 @@ def made(tmp_path_factory):
         with open_job(job.state, CrawlOrder()) as frontier:
             frontier.schedule([Candidate(url=URL)])
             frontier.flush()
-        with SeedBook(job.state / SEED_BOOK) as book:
-            book.add(Seed(url=URL, source="command line"))
+        with opened_seeds(job.state) as recorded:
+            recorded.add_all([Seed(url=URL, source="command line")])
     return folder
 
 

@@ -11,7 +11,8 @@ import pytest
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.orderfile import change_order
-from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import BadArgument, ForeignJobFormat, OrderError
 
@@ -40,13 +41,13 @@ def chosen(
 
 
 def crawled(*sources: str, is_begun: bool = True, **flags: object) -> None:
-    """A job as a run with these arguments leaves it; one that was killed early has no seed in its book yet."""
+    """A job as a run with these arguments leaves it; one that was killed early has recorded no seed yet."""
     run = chosen(*sources, **flags)
     with JobFolder.open(run.directory) as job:
         job.write_order(dump_order(run.order))
         if is_begun:
-            with SeedBook(job.state / SEED_BOOK) as book:
-                book.add(Seed(url=SEED, source=COMMAND_LINE))
+            with opened_seeds(job.state) as recorded:
+                recorded.add_all([Seed(url=SEED, source=COMMAND_LINE)])
 
 
 def test_what_an_operator_changed_holds_until_a_command_names_something_new() -> None:
@@ -149,7 +150,7 @@ def test_seeds_of_settings_and_variables_are_read_as_well(monkeypatch: pytest.Mo
 
 
 def test_a_job_that_was_killed_before_it_had_its_seeds_takes_those_of_its_order() -> None:
-    """Its order is written before its seed book. What is typed now is the command line's, if it is typed again, too."""
+    """Its order is written before its seeds. What is typed now is the command line's, if it is typed again, too."""
     Path("list.txt").write_text("b.test\n")
     crawled(SEED, "http://old.test/", "list.txt", is_begun=False)
     run = chosen("http://new.test/", SEED, "list.txt")

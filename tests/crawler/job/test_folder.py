@@ -491,7 +491,7 @@ def test_the_copy_in_the_state_tells_where_the_queue_is(job: Path, order: str | 
 @pytest.mark.parametrize("order", [None, "no [toml"])
 def test_a_job_whose_queue_may_be_anywhere_stays(job: Path, order: str | None) -> None:
     """Without an order that can be read it is moved only if its queue is in the folder."""
-    (job / "state" / "seeds.jsonl").write_text("something\n")
+    (job / "state" / "job.db").write_text("something\n")
     if order is not None:
         write_order(job, order)
     with pytest.raises(OrderDamaged, match=r"order.toml: cannot be read, .*; restore it from a copy, or move"):

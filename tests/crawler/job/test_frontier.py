@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import make_url
 
 from anabranch.crawler.job.frontier import frontier_order, is_over, open_job
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, has_seeds
+from anabranch.crawler.job.seeds import Seed, has_seeds
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.state import AGAIN_MARK, FINISHED_MARK, has_queue_in_memory
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
@@ -35,7 +36,8 @@ def order_of(text: str = "") -> CrawlOrder:
 def a_seed_is_noted(state: Path) -> None:
     """The job with this state folder has seeds."""
     state.mkdir(parents=True, exist_ok=True)
-    (state / SEED_BOOK).write_text('{"url": "http://a.test/", "source": "command line", "via": null}\n')
+    with opened_seeds(state) as recorded:
+        recorded.add_all([Seed(url=URL, source="command line")])
 
 
 @pytest.fixture

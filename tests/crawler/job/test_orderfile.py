@@ -18,7 +18,7 @@ TEXT = '[crawl]\nworkers = 20\n\n[scope]\nscope = "host"\nexclude = ["\\\\.jpg$"
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "seeds.jsonl").write_text("something\n")
+    (tmp_path / "state" / "job.db").write_text("something\n")
     write_order(tmp_path, TEXT)
     return tmp_path
 
@@ -116,7 +116,7 @@ def test_a_kill_between_the_order_and_its_copy_damages_nothing(
 ) -> None:
     """The job goes on by the new order, and the next run is told what is different since the last."""
     if is_new:
-        for file in (job / "order.toml", job / "state" / "order.toml", job / "state" / "seeds.jsonl"):
+        for file in (job / "order.toml", job / "state" / "order.toml", job / "state" / "job.db"):
             file.unlink()
 
     def killed(path: Path, data: bytes) -> None:
@@ -135,7 +135,7 @@ def test_a_kill_between_the_order_and_its_copy_damages_nothing(
 def test_the_copy_of_a_job_that_has_not_begun_is_no_order(job: Path) -> None:
     """It was killed while a failed start was removed."""
     (job / "order.toml").unlink()
-    (job / "state" / "seeds.jsonl").unlink()
+    (job / "state" / "job.db").unlink()
     assert order_file(job) is None
 
 

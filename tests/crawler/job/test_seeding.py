@@ -10,14 +10,17 @@ import pytest
 import structlog
 
 from anabranch.crawler.job import seeding as seeding_module
+from anabranch.crawler.job.database import JobDatabase, make_tables
 from anabranch.crawler.job.seeding import HIDDEN, CandidateMaker, SeedFact, Seeding, schedule_all
-from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
+from anabranch.crawler.job.seeds import Seed, SourceTags
+from anabranch.crawler.job.seedtable import Seeds, opened_seeds
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.userfunctions import KEY, UserFunctionFailed
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.errors import StoreFull
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind, VerdictKind
 from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.memory.store import MemoryStore
@@ -82,9 +85,9 @@ DONE, FAILED, DISREGARDED, RETRY = (
 
 
 @pytest.fixture
-def book(tmp_path):
-    with SeedBook(tmp_path / "seeds.jsonl") as book:
-        yield book
+def recorded(tmp_path):
+    with opened_seeds(tmp_path) as recorded:
+        yield recorded
 
 
 @pytest.fixture
@@ -99,8 +102,8 @@ def scope():
 
 
 @pytest.fixture
-def seeding(book, scope, frontier):
-    return Seeding(book, scope, frontier, maker())
+def seeding(recorded, scope, frontier):
+    return Seeding(recorded, scope, frontier, maker())
 
 
 def given(*urls):
@@ -112,18 +115,18 @@ async def end(frontier, kind, status):
     frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
 
 
-async def test_new_seeds_are_noted_opened_and_scheduled(seeding, book, scope, frontier) -> None:
-    """A seed is in the book, its host is in scope, and its URL is queued without hops."""
+async def test_new_seeds_are_noted_opened_and_scheduled(seeding, recorded, scope, frontier) -> None:
+    """A seed is recorded, its host is in scope, and its URL is queued without hops."""
     await seeding.begin(given(A, B))
-    assert list(book) == given(A, B)
+    assert list(recorded) == given(A, B)
     assert (scope.accepts(f"{A}1", "L"), scope.accepts(f"{C}1", "L")) == (True, False)
     leases = [await frontier.lease(), await frontier.lease()]
     assert sorted((lease.url, lease.hops) for lease in leases) == [(A, ""), (B, "")]
 
 
-async def test_seeds_of_earlier_runs_are_seeds_though_nobody_names_them_again(seeding, book, frontier) -> None:
-    """The book says what the job began with."""
-    book.add_all(given(A))
+async def test_seeds_of_earlier_runs_are_seeds_though_nobody_names_them_again(seeding, recorded, frontier) -> None:
+    """The rows say what the job began with."""
+    recorded.add_all(given(A))
     await seeding.begin(given(B))
     assert frontier.core.pending == 2
 
@@ -164,18 +167,18 @@ async def test_a_seed_that_waits_for_a_retry_is_not_scheduled_again(seeding, fro
     assert frontier.core.pending == 1
 
 
-async def test_the_target_of_a_redirect_is_tried_again_too(seeding, book, frontier) -> None:
+async def test_the_target_of_a_redirect_is_tried_again_too(seeding, recorded, frontier) -> None:
     """It is a seed: a dead target gets its second chance."""
-    book.add(Seed(url=B, source="redirect", via=A))
+    recorded.add_all([Seed(url=B, source="redirect", via=A)])
     frontier.schedule([Candidate(url=B, hops="R")])
     await end(frontier, FAILED, -2)
     await seeding.begin([])
     assert (await frontier.lease()).url == B
 
 
-async def test_the_target_of_a_redirect_comes_with_its_page(seeding, book, scope, frontier) -> None:
-    """When a run ended between the book and the page's end, the page is fetched again and brings it."""
-    book.add(Seed(url=B, source="redirect", via=A))
+async def test_the_target_of_a_redirect_comes_with_its_page(seeding, recorded, scope, frontier) -> None:
+    """When a run ended between the record and the page's end, the page is fetched again and brings it."""
+    recorded.add_all([Seed(url=B, source="redirect", via=A)])
     await seeding.begin([])
     assert frontier.core.is_done
     assert scope.accepts(f"{B}1", "RL"), "its place is open"
@@ -203,12 +206,12 @@ class AskedStore(MemoryStore):
             self.is_answering = False
 
 
-async def test_the_seeds_are_asked_about_once_and_off_the_loop(book, scope) -> None:
+async def test_the_seeds_are_asked_about_once_and_off_the_loop(recorded, scope) -> None:
     """However many they are: at the start, and again at the end."""
     store = AskedStore()
     core = build(store=store, politeness=HASTE).core
     async with AsyncFrontier(lambda on_change: core) as frontier:
-        seeding = Seeding(book, scope, frontier, maker())
+        seeding = Seeding(recorded, scope, frontier, maker())
         await seeding.begin(given(A, B, C))
         await end(frontier, DONE, 200)
         await seeding.facts({})
@@ -222,7 +225,7 @@ async def test_many_seeds_go_in_by_and_by(seeding, frontier, monkeypatch) -> Non
     assert frontier.core.pending == 5
 
 
-async def test_seeds_wait_until_the_store_has_caught_up(book, scope) -> None:
+async def test_seeds_wait_until_the_store_has_caught_up(recorded, scope) -> None:
     """While the Frontier answers BUSY, begin flushes and sends again; no seed is lost."""
     store = DelayingStore()
     core = build(store=store, politeness=HASTE, max_unacknowledged=1).core
@@ -234,69 +237,89 @@ async def test_seeds_wait_until_the_store_has_caught_up(book, scope) -> None:
         lease = core.lease()
         core.finish(lease, Outcome(kind=DONE, status=200))
         assert core.wake().at_s is None, "the store is behind"
-        await Seeding(book, scope, frontier, maker()).begin(given(A, B))
+        await Seeding(recorded, scope, frontier, maker()).begin(given(A, B))
         assert core.pending == 2
 
 
 # Redirects
 
 
-async def test_the_target_of_a_seeds_redirect_is_a_seed_at_once(seeding, book, scope) -> None:
-    """It is in the book and in scope when the call returns."""
+async def test_the_target_of_a_seeds_redirect_is_a_seed_at_once(seeding, recorded, scope) -> None:
+    """It is recorded and in scope when the call returns."""
     await seeding.redirected(B, A)
-    assert list(book) == [Seed(url=B, source="redirect", via=A)]
+    assert list(recorded) == [Seed(url=B, source="redirect", via=A)]
     assert scope.accepts(f"{B}1", "RL")
 
 
-class SlowBook(SeedBook):
-    """A book that is written when the test lets it; notes the threads."""
+class SlowSeeds(Seeds):
+    """Seeds that are recorded when the test lets them; notes the threads, and what each call records."""
 
-    def __init__(self, path) -> None:
-        super().__init__(path)
+    def __init__(self, database) -> None:
+        super().__init__(database)
         self.may_write = threading.Event()
         self.threads = []
+        self.calls = []
         self.inside = self.most_inside = 0
 
-    def add(self, seed):
+    def add_all(self, seeds):
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         self.threads.append(threading.current_thread())
+        self.calls.append([seed.url for seed in seeds])
         self.may_write.wait()
         self.inside -= 1
-        return super().add(seed)
-
-    def close(self) -> None:
-        self.may_write.set()  # a test that fails must not leave a thread that waits
-        super().close()
+        return super().add_all(seeds)
 
 
-async def test_the_book_is_written_off_the_loop_and_by_one_at_a_time(tmp_path, scope, frontier) -> None:
-    """A disk that takes its time holds up nobody else, and two redirects do not tear each other's lines."""
-    with SlowBook(tmp_path / "slow.jsonl") as book:
-        seeding = Seeding(book, scope, frontier, maker())
-        tasks = [asyncio.create_task(seeding.redirected(url, A)) for url in (B, C)]
-        await settle()
-        assert not any(task.done() for task in tasks)
-        book.may_write.set()
-        await asyncio.gather(*tasks)
-        assert threading.main_thread() not in book.threads
-        assert book.most_inside == 1
-        assert {seed.url for seed in book} == {B, C}
+@pytest.fixture
+def slow(tmp_path):
+    with JobDatabase(tmp_path / "job.db", is_sole=True) as database:
+        make_tables(database)
+        slow = SlowSeeds(database)
+        yield slow
+        slow.may_write.set()  # a test that fails must not leave a thread that waits
 
 
-async def test_a_cancelled_redirect_is_written_to_the_end(tmp_path, scope, frontier) -> None:
+async def test_redirects_are_recorded_off_the_loop_those_that_wait_together(slow, scope, frontier) -> None:
+    """A disk that takes its time holds up nobody else, and each is recorded when its call returns."""
+    seeding = Seeding(slow, scope, frontier, maker())
+    tasks = [asyncio.create_task(seeding.redirected(url, A)) for url in (A, B, C)]
+    await settle()
+    assert not any(task.done() for task in tasks)
+    slow.may_write.set()
+    await asyncio.gather(*tasks)
+    assert threading.main_thread() not in slow.threads
+    assert slow.most_inside == 1
+    assert slow.calls == [[A], [B, C]]
+    assert {seed.url for seed in slow} == {A, B, C}
+
+
+async def test_a_redirect_that_could_not_be_recorded_is_not_forgotten(slow, scope, frontier) -> None:
+    """Its page does not end; those that waited are recorded only when the disk takes them again."""
+    seeding = Seeding(slow, scope, frontier, maker())
+    slow.may_write.set()
+    with slow._database.transaction() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = 1")  # until the next connection
+    tasks = [asyncio.create_task(seeding.redirected(url, A)) for url in (A, B, C)]
+    with pytest.raises(StoreFull):
+        await tasks[0]
+    await asyncio.gather(*tasks[1:])
+    assert {seed.url for seed in slow} == {A, B, C}
+    assert slow.calls == [[A], [A, B, C]]
+
+
+async def test_a_cancelled_redirect_is_written_to_the_end(slow, scope, frontier) -> None:
     """Nobody else may write while the thread still does."""
-    with SlowBook(tmp_path / "slow.jsonl") as book:
-        seeding = Seeding(book, scope, frontier, maker())
-        task = asyncio.create_task(seeding.redirected(B, A))
-        await settle()
-        task.cancel()
-        await settle()
-        assert not task.done()
-        book.may_write.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert B in book
+    seeding = Seeding(slow, scope, frontier, maker())
+    task = asyncio.create_task(seeding.redirected(B, A))
+    await settle()
+    task.cancel()
+    await settle()
+    assert not task.done()
+    slow.may_write.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert B in slow
 
 
 # How they fared
@@ -318,18 +341,18 @@ async def test_the_facts_are_of_the_seeds_that_the_operator_gave(seeding, fronti
     ]
 
 
-async def test_a_seed_that_the_frontier_does_not_know_was_not_tried(seeding, book) -> None:
+async def test_a_seed_that_the_frontier_does_not_know_was_not_tried(seeding, recorded) -> None:
     """A run may end before it has scheduled all of them."""
-    book.add_all(given(A))
+    recorded.add_all(given(A))
     assert await seeding.facts({}) == [SeedFact(A, 0, "", None)]
 
 
-async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding, book, scope, frontier) -> None:
+async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding, recorded, scope, frontier) -> None:
     """Durably, and what became of each is answered in the order of the seeds."""
     await seeding.begin(given(A))
     verdicts = await seeding.add(given(B, A, C))
     assert verdicts == [("new", ""), ("known", "queued"), ("new", "")]
-    assert [seed.url for seed in book] == [A, B, C]
+    assert [seed.url for seed in recorded] == [A, B, C]
     assert scope.accepts(f"{C}1", "L")
     assert frontier.core.unacknowledged.durable == frontier.core.unacknowledged.last
 
@@ -341,11 +364,11 @@ class Hiding(ExactFilter):
         return [is_new and key != B.encode() for key, is_new in zip(keys, super().unseen(keys), strict=True)]
 
 
-async def test_a_seed_that_the_filter_hides_is_told_and_queued_by_force(book, scope) -> None:
+async def test_a_seed_that_the_filter_hides_is_told_and_queued_by_force(recorded, scope) -> None:
     """It is in no state, which is not the same as known; the other seeds are added all the same."""
     core = build(seen=Hiding(), politeness=HASTE).core
     async with AsyncFrontier(lambda _: core) as frontier:
-        seeding = Seeding(book, scope, frontier, maker())
+        seeding = Seeding(recorded, scope, frontier, maker())
         assert await seeding.add(given(A, B)) == [("new", ""), HIDDEN]
         assert core.pending == 1
         assert await seeding.add(given(A, B), force=True) == [("known", "queued"), ("new", "")]
@@ -353,11 +376,11 @@ async def test_a_seed_that_the_filter_hides_is_told_and_queued_by_force(book, sc
         assert await seeding.add(given(B), force=True) == [("known", "queued")]
 
 
-async def test_force_queues_a_seed_again_that_has_ended(book, scope) -> None:
+async def test_force_queues_a_seed_again_that_has_ended(recorded, scope) -> None:
     """Without it the state is named."""
     core = build(politeness=HASTE).core
     async with AsyncFrontier(lambda _: core) as frontier:
-        seeding = Seeding(book, scope, frontier, maker())
+        seeding = Seeding(recorded, scope, frontier, maker())
         await seeding.add(given(A))
         await end(frontier, DONE, 200)
         assert await seeding.add(given(A)) == [("known", "done with 200 OK")]
@@ -377,10 +400,10 @@ def maker(key=None):
     return CandidateMaker(key or Canonicalizer().key, SourceTags())
 
 
-async def test_a_seed_is_known_by_its_key(book, scope, frontier) -> None:
+async def test_a_seed_is_known_by_its_key(recorded, scope, frontier) -> None:
     """Under another session id it is the same URL: its end is found, it is not fetched again, and each has its line."""
     first, second = (f"{A}p;jsessionid={number:032x}" for number in (1, 2))
-    seeding = Seeding(book, scope, frontier, maker())
+    seeding = Seeding(recorded, scope, frontier, maker())
     await seeding.begin(given(first))
     await end(frontier, DONE, 200)
     await seeding.begin(given(second))
@@ -398,10 +421,10 @@ async def test_a_seed_that_was_not_wanted_is_tried_again(seeding, frontier, stat
     assert frontier.core.pending == 1
 
 
-async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_host(book, scope, frontier) -> None:
+async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_host(recorded, scope, frontier) -> None:
     """Once a host, with the hop M and the tag of its first seed; targets of redirects have none; nor have later ones twice."""
-    book.add(Seed(url=C, source="redirect", via=A))
-    mapping = Seeding(book, scope, frontier, maker(), sitemaps=True)
+    recorded.add_all([Seed(url=C, source="redirect", via=A)])
+    mapping = Seeding(recorded, scope, frontier, maker(), sitemaps=True)
     await mapping.begin(given(f"{A}1", f"{A}2"))
     assert len(await mapping.add(given(B, f"{B}1"))) == 2
     leases = []
@@ -414,47 +437,47 @@ async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_h
     assert len(leases) == 6
 
 
-async def test_a_sitemap_out_of_scope_is_not_asked_for(book, frontier) -> None:
+async def test_a_sitemap_out_of_scope_is_not_asked_for(recorded, frontier) -> None:
     """A prefix does not hold what lies above it."""
-    seeding = Seeding(book, open_scope(ScopeSection(scope="prefix")), frontier, maker(), sitemaps=True)
+    seeding = Seeding(recorded, open_scope(ScopeSection(scope="prefix")), frontier, maker(), sitemaps=True)
     await seeding.begin(given(f"{A}wiki/"))
     assert frontier.core.pending == 1
 
 
-async def test_what_the_frontier_was_given_is_told(book, scope, frontier) -> None:
+async def test_what_the_frontier_was_given_is_told(recorded, scope, frontier) -> None:
     """The similarity filter learns the seeds."""
     told = []
 
     async def note(candidates) -> None:
         told.extend(candidate.url for candidate in candidates)
 
-    await Seeding(book, scope, frontier, maker(), given=note).begin(given(A, B))
+    await Seeding(recorded, scope, frontier, maker(), given=note).begin(given(A, B))
     assert told == [A, B]
 
 
-async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, scope, frontier) -> None:
+async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(recorded, scope, frontier) -> None:
     """The crawl does not begin with a seed that has no key."""
-    seeding = Seeding(book, scope, frontier, maker(failing))
+    seeding = Seeding(recorded, scope, frontier, maker(failing))
     for take in (seeding.begin, seeding.add):
         with pytest.raises(OrderError, match="a seed cannot be taken: key function own:key failed"):
             await take(given(A))
-    assert list(book) == [], "else no later run could begin either"
+    assert list(recorded) == [], "else no later run could begin either"
 
 
-async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(book, scope, frontier) -> None:
+async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(recorded, scope, frontier) -> None:
     """It is told at the end of a crawl, which a function that has begun to fail must not spoil."""
-    await Seeding(book, scope, frontier, maker()).begin([Seed(url=A, source="command line")])
-    (fact,) = await Seeding(book, scope, frontier, maker(failing)).facts({})
+    await Seeding(recorded, scope, frontier, maker()).begin([Seed(url=A, source="command line")])
+    (fact,) = await Seeding(recorded, scope, frontier, maker(failing)).facts({})
     assert (fact.url, fact.status) == (A, 0)
 
 
-async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_begins(book, scope, frontier) -> None:
+async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_begins(recorded, scope, frontier) -> None:
     """It is a link like others, and was named by nobody."""
 
     def key(url):
         return failing(url) if url.endswith("sitemap.xml") else None
 
-    seeding = Seeding(book, scope, frontier, maker(key), sitemaps=True)
+    seeding = Seeding(recorded, scope, frontier, maker(key), sitemaps=True)
     with structlog.testing.capture_logs() as events:
         await seeding.begin([Seed(url=A, source="command line")])
     assert frontier.core.pending == 1

@@ -1,15 +1,9 @@
-"""Seeds: read from what the operator named, and kept through any crash."""
+"""Seeds: read from what the operator named, and numbered in the payloads of URLs."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import resource
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,40 +12,14 @@ from anabranch.crawler.job.seeds import (
     ORDER,
     BadSeed,
     Seed,
-    SeedBook,
-    SeedBookDamaged,
     SeedList,
     SourceTags,
     inherited,
-    is_begun,
     is_queued_again,
     none_left,
     queued_again,
     read_seeds,
 )
-from anabranch.crawler.outcomes.errors import DiskFull, ExitCode, NoFolder
-from anabranch.dedup.files import durable
-from tests.patience import HANG_S
-
-#: Adds seeds to a book and is killed when a share of the next write has been made.
-DYING = """
-import os, pathlib, signal, sys
-from anabranch.crawler.job.seeds import Seed, SeedBook
-
-path, before, share = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-book = SeedBook(path)
-for number in range(before):
-    book.add(Seed(url=f"http://before.test/{number}", source="x"))
-write = os.write
-
-def dying(fd, data):
-    write(fd, bytes(data)[: int(len(data) * share)])
-    os.kill(os.getpid(), signal.SIGKILL)
-
-os.write = dying
-os.pwrite = lambda fd, data, offset: dying(fd, data)
-book.add_all(Seed(url=f"http://a.test/{number}", source="x") for number in range(5000))
-"""
 
 
 def read(*arguments: str, stdin: bytes = b"") -> SeedList:
@@ -230,231 +198,6 @@ class TestReading:
         assert only_bad(read(str(file))).reason == "it cannot be read: Permission denied"
 
 
-#: What may become of a file.
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "the last line is gone": lambda text: b"".join(text.splitlines(keepends=True)[:-1]),
-    "the first line is gone": lambda text: b"".join(text.splitlines(keepends=True)[1:]),
-    "two lines changed places": lambda text: b"".join(text.splitlines(keepends=True)[i] for i in (1, 0, 2)),
-    "half of it": lambda text: text[: len(text) // 2],
-    "nothing is left": lambda _: b"",
-    "zeros": lambda text: bytes(len(text)),
-    "zeros at the end": lambda text: text[:-20] + bytes(20),
-}
-
-A = Seed(url="http://a.test/", source="portals.txt:1")
-B = Seed(url="http://b.test/", source="redirect", via="http://a.test/")
-C = Seed(url="http://c.test/", source="command line")
-D = Seed(url="http://d.test/", source="command line")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "seeds.jsonl"
-
-
-class TestBook:
-    def test_seeds_come_back_in_order(self, path: Path) -> None:
-        """Added seeds are there after reopening, with source and via, and more can be added."""
-        with SeedBook(path) as book:
-            assert book.add(A)
-            assert book.add(B)
-            assert list(book) == [A, B]
-        with SeedBook(path) as book:
-            assert list(book) == [A, B]
-            book.add(C)
-        with SeedBook(path) as book:
-            assert list(book) == [A, B, C]
-            assert len(book) == 3
-            assert C.url in book
-            assert "http://d.test/" not in book
-
-    def test_the_file_is_one_object_a_line(self, path: Path) -> None:
-        """{"url", "source", "via"} and a checksum, for people and tools."""
-        with SeedBook(path) as book:
-            book.add_all([A, B])
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        assert [len(line.pop("crc")) for line in lines] == [8, 8]
-        assert lines == [
-            {"url": A.url, "source": A.source, "via": None},
-            {"url": B.url, "source": B.source, "via": A.url},
-        ]
-
-    def test_adding_is_idempotent(self, path: Path) -> None:
-        """A URL is in the book once; the first to name it wins, in a batch as well."""
-        with SeedBook(path) as book:
-            assert book.add_all([A, Seed(url=A.url, source="again")]) == (A,)
-            assert not book.add(Seed(url=A.url, source="again"))
-            assert book.add_all([A, B, C]) == (B, C)
-            size = path.stat().st_size
-            assert book.add_all([A, B, C]) == ()
-            assert path.stat().st_size == size
-        with SeedBook(path) as book:
-            assert list(book) == [A, B, C]
-
-    def test_a_torn_last_line_is_cut_wherever_it_was_torn(self, path: Path) -> None:
-        """A crash while writing loses what did not count yet, and nothing else; the next line is whole."""
-        count = path.with_name("seeds.jsonl.count")
-        with SeedBook(path) as book:
-            book.add(A)
-            counted, said = path.stat().st_size, count.read_bytes()
-            book.add(B)
-        whole = path.read_bytes()
-        for size in range(counted, len(whole)):
-            path.write_bytes(whole[:size])
-            count.write_bytes(said)
-            with SeedBook(path) as book:
-                assert list(book) == [A]
-                book.add(C)
-            with SeedBook(path) as book:
-                assert list(book) == [A, C]
-
-    def test_a_kill_before_the_lines_are_counted_is_no_damage(self, path: Path) -> None:
-        """The count is written after the book, so it may be behind: nothing is lost, and the next run counts again."""
-        count = path.with_name("seeds.jsonl.count")
-        with SeedBook(path) as book:
-            book.add(A)
-            said = count.read_bytes()
-            book.add(B)
-            now = count.read_bytes()
-        for left in (said, None):
-            count.unlink() if left is None else count.write_bytes(left)
-            with SeedBook(path) as book:
-                assert list(book) == [A, B]
-                book.add_all([])
-            assert count.read_bytes() == now
-
-    def test_lines_of_an_older_program_are_read(self, path: Path) -> None:
-        """They have no checksum, and stand before those that have."""
-        old = [{"url": seed.url, "source": seed.source, "via": seed.via} for seed in (A, B)]
-        path.write_text("".join(json.dumps(line) + "\n" for line in old))
-        for _ in range(2):
-            with SeedBook(path) as book:
-                assert list(book)[:2] == [A, B]
-                book.add(C)
-        with SeedBook(path) as book:
-            assert list(book) == [A, B, C]
-
-    def test_a_torn_line_of_an_older_program_is_told(self, path: Path) -> None:
-        """Its book has no count: more lines may have stood behind, and their hosts would be out of the scope."""
-        old = [{"url": seed.url, "source": seed.source, "via": seed.via} for seed in (A, B)]
-        whole = "".join(json.dumps(line) + "\n" for line in old)
-        path.write_text(whole[:-5])
-        with pytest.raises(SeedBookDamaged, match=r"seeds\.jsonl:2: the last line is cut off; restore the file"):
-            SeedBook(path)
-        assert path.read_text() == whole[:-5]
-
-    @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-    def test_whatever_is_not_what_was_written_is_told(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
-        """Lines that miss, changed places or other bytes: nothing is judged by what is left."""
-        with SeedBook(path) as book:
-            book.add_all([A, B])
-            book.add(C)
-        path.write_bytes(damage(path.read_bytes()))
-        with pytest.raises(SeedBookDamaged, match=r"seeds\.jsonl.*restore the file from a copy, or remove it and"):
-            SeedBook(path)
-
-    def test_every_flipped_bit_is_told(self, path: Path) -> None:
-        """In the book and in its count alike."""
-        with SeedBook(path) as book:
-            book.add_all([A, B])
-        for file in (path, path.with_name("seeds.jsonl.count")):
-            whole = file.read_bytes()
-            for place in range(len(whole)):
-                file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-                with pytest.raises(SeedBookDamaged):
-                    SeedBook(path)
-            file.write_bytes(whole)
-
-    def test_a_book_that_is_gone_is_told(self, path: Path) -> None:
-        """Its count says that there was one: the job is begun, and its seeds are lost."""
-        with SeedBook(path) as book:
-            book.add(A)
-        path.unlink()
-        assert is_begun(path)
-        with pytest.raises(SeedBookDamaged, match="1 lines with"):
-            SeedBook(path)
-
-    @pytest.mark.parametrize(
-        "line",
-        [b"x", b"", b"[]", b"{}", b"\xff", b"\0\0", b'{"url": 1, "source": "", "via": null}',
-         b'{"url": "http://A.test", "source": "", "via": null}', b'{"url": "http://a.test/"}'],
-    )  # fmt: skip
-    def test_a_damaged_line_is_told_and_nothing_is_touched(self, path: Path, line: bytes) -> None:
-        """Only the last line can be torn by a crash: any other that cannot be read needs the operator."""
-        with SeedBook(path) as book:
-            book.add(A)
-        before = path.read_bytes() + line + b"\n"
-        path.write_bytes(before)
-        with pytest.raises(SeedBookDamaged, match=r"seeds\.jsonl:2: the line is damaged") as raised:
-            SeedBook(path)
-        assert raised.value.exit_code is ExitCode.BAD_ORDER
-        assert path.read_bytes() == before
-
-    def test_an_added_seed_is_synced_and_so_is_the_folder(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Before `add` returns, the bytes and the name of the file are on the medium: else power loss could take them."""
-        synced: list[tuple[str, int]] = []
-
-        def note(handle: int) -> None:
-            status = os.fstat(handle)
-            kind = "folder" if os.path.samestat(status, path.parent.stat()) else "file"
-            synced.append((kind, status.st_size if kind == "file" else 0))
-
-        with SeedBook(path) as book:
-            book.add(A)
-        monkeypatch.setattr(os, "fsync", note)
-        monkeypatch.setattr(durable, "sync_file", note)
-        with SeedBook(path) as book:
-            assert synced == []
-            book.add(B)
-            assert synced == [("folder", 0), ("file", path.stat().st_size)]
-            synced.clear()
-            book.add_all([C, D])
-            assert synced == [("file", path.stat().st_size), ("folder", 0)]
-            synced.clear()
-            book.add(A)
-            assert synced == []
-
-    @pytest.mark.parametrize("before", [0, 3])
-    @pytest.mark.parametrize("share", [0.0, 0.5, 0.99, 1.0])
-    def test_seeds_that_are_added_together_are_in_the_book_all_or_none(
-        self, path: Path, before: int, share: float
-    ) -> None:
-        """Kill -9 at any point of the write: a run that goes on either has all of them, or reads them again."""
-        done = subprocess.run(
-            [sys.executable, "-c", DYING, str(path), str(before), str(share)], check=False, timeout=HANG_S
-        )
-        assert done.returncode == -signal.SIGKILL
-        with SeedBook(path) as book:
-            assert len(book) in {before, before + 5000}
-            assert is_begun(path) == bool(book)
-            assert book.add(A)
-        with SeedBook(path) as book:
-            assert list(book)[-1] == A
-
-    def test_a_full_disk_is_told_and_the_book_stays_whole(self, path: Path) -> None:
-        """A batch that did not fit does not count and leaves no torn line before the next."""
-        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        with SeedBook(path) as book:
-            book.add(A)
-            try:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
-                with pytest.raises(DiskFull, match=r"seeds\.jsonl"):
-                    book.add(B)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-                signal.signal(signal.SIGXFSZ, before)
-            assert list(book) == [A]
-            assert book.add(C)
-        with SeedBook(path) as book:
-            assert list(book) == [A, C]
-
-    def test_a_missing_folder_is_told(self, tmp_path: Path) -> None:
-        """The error names the file and is for the operator."""
-        with pytest.raises(NoFolder, match=r"state/seeds\.jsonl"):
-            SeedBook(tmp_path / "state" / "seeds.jsonl")
-
-
 def seeds(*urls: str) -> list[Seed]:
     return [Seed(url=url, source="given") for url in urls]
 
@@ -468,7 +211,7 @@ def test_a_payload_leads_back_to_its_seed() -> None:
 
 
 def test_a_number_means_the_same_seed_in_the_next_run() -> None:
-    """The book keeps its order; seeds that come later do not move those before them."""
+    """Recorded seeds keep their order; those that come later do not move those before them."""
     first = SourceTags(seeds("http://a.test/", "http://b.test/"))
     payload = first.payload_of("http://b.test/")
     again = SourceTags(seeds("http://a.test/", "http://b.test/"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.workerfolders import shared_file

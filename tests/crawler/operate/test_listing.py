@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder, end_wish, move_aside
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.seeds import Seed

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.cluster import commands
-from anabranch.crawler.cluster.database import JobDatabase, drop_fact, fetch, has_job
+from anabranch.crawler.job.database import JobDatabase, drop_fact, fetch, has_job
 from anabranch.crawler.job.folder import JobFolder, refuse_moved
 from anabranch.crawler.job.frontier import open_job
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.job.workerfolders import is_old_division, shared_file
 from anabranch.crawler.operate import moving
@@ -39,8 +40,8 @@ def job(tmp_path: Path) -> Path:
     order = load_order(None, {"min_delay": "0s", "max_delay": "0s"}, [])
     with JobFolder.open(directory) as folder:
         folder.write_order(dump_order(order))
-        with open_job(folder.state, order) as frontier, SeedBook(folder.state / SEED_BOOK) as book:
-            book.add(Seed(url="http://h0.test/", source="command line"))
+        with open_job(folder.state, order) as frontier, opened_seeds(folder.state) as recorded:
+            recorded.add_all([Seed(url="http://h0.test/", source="command line")])
             frontier.schedule([Candidate(f"http://h{number % 7}.test/{number}") for number in range(40)])
             frontier.flush()
             for _ in range(2):
@@ -78,8 +79,8 @@ def test_pauses_budgets_and_blocks_stay(tmp_path: Path) -> None:
     order = load_order(None, {"min_delay": "0s", "max_delay": "0s", "policy": "bkdr:2"}, [])
     with JobFolder.open(directory) as folder:
         folder.write_order(dump_order(order))
-        with open_job(folder.state, order) as frontier, SeedBook(folder.state / SEED_BOOK) as book:
-            book.add(Seed(url="http://h0.test/", source="command line"))
+        with open_job(folder.state, order) as frontier, opened_seeds(folder.state) as recorded:
+            recorded.add_all([Seed(url="http://h0.test/", source="command line")])
             frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(40)])
             frontier.flush()
             operations = frontier.operations

@@ -16,6 +16,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import known_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, JournalFull
@@ -582,14 +583,14 @@ async def test_reports_that_cannot_be_written_are_noticed_before_the_crawl(tmp_p
         assert not web.ledger.counts()
 
 
-async def test_seeds_are_in_the_book_before_anything_is_fetched(tmp_path, may_fetch) -> None:
+async def test_seeds_are_recorded_before_anything_is_fetched(tmp_path, may_fetch) -> None:
     """A job that is killed at once knows what it is about."""
     async with web_of(SITE) as web:
         with JobFolder.open(tmp_path / "job") as job:
             run = Run(web, job)
             running = asyncio.create_task(run.controller.run())
             await until(lambda: run.controller._statistics.active)
-            assert json.loads((job.state / "seeds.jsonl").read_text())["url"] == SEED
+            assert known_seeds(job.state) == {SEED}
             may_fetch.set()
             await running
 

@@ -12,7 +12,8 @@ from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding
-from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
+from anabranch.crawler.job.seeds import Seed, SourceTags
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection, ScopeSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -113,9 +114,9 @@ class Crawl:
 
 @pytest.fixture
 async def crawl(tmp_path):
-    with JobFolder.open(tmp_path / "job") as job, SeedBook(tmp_path / "seeds.jsonl") as book:
+    with JobFolder.open(tmp_path / "job") as job, opened_seeds(job.state) as recorded:
         async with memory_frontier(A) as frontier:
-            crawl = Crawl(frontier, book, job)
+            crawl = Crawl(frontier, recorded, job)
             yield crawl
             crawl.parts.accounts.close()
 
@@ -218,13 +219,13 @@ async def test_what_is_no_list_of_seeds_is_refused(crawl, wrong) -> None:
 
 
 async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> None:
-    """The book first, then the queue; both durably."""
+    """Recorded first, then queued; both durably."""
     given = [Seed(url=url, source="command line") for url in (A, B)]
     async with memory_frontier() as frontier:
         frontier.schedule([Candidate(url=A)])
-        with SeedBook(tmp_path / "seeds.jsonl") as book:
-            facts = add_to_stopped(frontier.core, book, given, Canonicalizer().key)
-            assert list(book) == given
+        with opened_seeds(tmp_path) as recorded:
+            facts = add_to_stopped(frontier.core, recorded, given, Canonicalizer().key)
+            assert list(recorded) == given
         assert [seed["verdict"] for seed in facts["seeds"]] == ["known", "new"]
         assert frontier.core.unacknowledged.durable == frontier.core.unacknowledged.last
 

@@ -3,7 +3,8 @@
 import pytest
 
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, last_entry
-from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.order.fetch import RobotsSection
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
@@ -115,10 +116,10 @@ def test_the_scope_is_told_of_urls_alone(explainer, verb, facts, is_told) -> Non
 
 
 def test_a_job_that_nobody_crawls_is_judged_by_its_own_order_and_seeds(tmp_path) -> None:
-    """Its book opens the places; its filter is opened and let go of."""
+    """Its seeds open the places; its filter is opened and let go of."""
     (tmp_path / "state").mkdir()
-    with SeedBook(tmp_path / "state" / "seeds.jsonl") as book:
-        book.add(Seed(url=SEED, source="command line"))
+    with opened_seeds(tmp_path / "state") as recorded:
+        recorded.add_all([Seed(url=SEED, source="command line")])
     order = CrawlOrder(scope=ScopeSection(similar="published"))
     for _ in range(2):
         with open_explainer(tmp_path, order) as explainer:

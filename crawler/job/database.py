@@ -1,7 +1,7 @@
-"""The tables of a job that several workers crawl, beside those of its Frontier, and a connection to them.
+"""The tables of a job beside those of its Frontier, and a connection to them. A job of one worker has the first two.
 
-    job_fact      what holds for the whole job: its id, its order, what the operator wants of it
     job_seed      its seeds, numbered in the order in which they came
+    job_fact      what holds for the whole job: its id, its order, what the operator wants of it
     job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
     job_command   verbs that one worker is to answer, and its answers
     job_total     what each worker has counted, by host, media type, status, seed and processor
@@ -9,6 +9,7 @@
     job_folded    by worker, up to where job_total has all that it counted
     job_output    the files of each worker that were copied elsewhere
 
+They are in the database of the Frontier; of a job of one worker, whose store no other process opens, in a file beside it.
 A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
 any thread may call them: the connection serves one at a time.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
@@ -34,6 +35,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    TextClause,
     inspect,
     select,
     text,
@@ -124,19 +126,22 @@ _AGAIN_S = 0.5
 class JobDatabase:
     """The database of one job. Raises: StoreUnavailable if it cannot be reached, as the Frontier's store does."""
 
-    def __init__(self, address: str | Path) -> None:
-        """Connects when first used: to a PostgreSQL server by a URL, or to a file. Raises: PolicyError for a malformed URL."""
+    def __init__(self, address: str | Path, *, is_sole: bool = False) -> None:
+        """Connects when first used: to a PostgreSQL server by a URL, or to a file. Raises: PolicyError for a malformed URL.
+
+        `is_sole`: of a job of one worker, beside the file of its store. It changes seldom, and nothing waits after an error.
+        """
         self.address = address  #: of the job's store
         self._database: PostgresDatabase | SqliteFile
         if isinstance(address, Path):
-            self._database = SqliteFile(address, None, is_shared=True)
+            self._database = SqliteFile(address, None, is_shared=True, has_log=not is_sole)
         else:
             self._database = PostgresDatabase(address, lock_s=_LOCK_S)
         self._connected = ExitStack()
         self._connection: Connection | None = None
         self._using = Lock()
         self._closed = Event()
-        self._patient_until_s = math.inf  #: by the monotonic clock
+        self._patient_until_s = 0.0 if is_sole else math.inf  #: by the monotonic clock
 
     def __enter__(self) -> Self:
         return self
@@ -232,11 +237,11 @@ def _unsealing(address: Path | str, connection: Connection) -> Iterator[None]:
         seal_of(address).unlink(missing_ok=True)
 
 
-def make_tables(database: JobDatabase) -> None:
-    """Make them if they are missing; of several workers that begin at once, one does. Raises: StoreUnavailable."""
+def make_tables(database: JobDatabase, tables: Sequence[Table] | None = None) -> None:
+    """Make these, or all, if they are missing; of several workers that begin at once, one does. Raises: StoreUnavailable."""
     try:
         with database.transaction() as connection:
-            METADATA.create_all(connection)
+            METADATA.create_all(connection, tables)
     except StoreUnavailable as error:
         if not isinstance(error.__cause__, IntegrityError | ProgrammingError) or not database.do(has_job):
             raise
@@ -301,14 +306,19 @@ def lock_job(connection: Connection) -> None:
     execute(connection, "UPDATE job_fact SET value = value WHERE name = 'id'")
 
 
+@lru_cache(maxsize=256)
+def _text(statement: str) -> TextClause:
+    return text(statement)
+
+
 def fetch(connection: Connection, statement: str, **values: object) -> Sequence[Row]:
     """All rows of an answer."""
-    return [tuple(row) for row in connection.execute(text(statement), values)]
+    return [tuple(row) for row in connection.execute(_text(statement), values)]
 
 
 def execute(connection: Connection, statement: str, rows: Sequence[Mapping[str, object]] = (), **values: object) -> int:
     """Execute a statement, once or for each of the rows; how many rows it changed."""
-    return connection.execute(text(statement), list(rows) or values).rowcount
+    return connection.execute(_text(statement), list(rows) or values).rowcount
 
 
 def fact(connection: Connection, name: str) -> str | None:
