@@ -32,7 +32,7 @@ from anabranch.crawler.job.database import (
     put_fact,
     server_time,
 )
-from anabranch.crawler.job.state import moved_to
+from anabranch.crawler.job.state import MOVED_TO, noted_place
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.outcomes.errors import JobMoved, JobMoving, UsageError
 from anabranch.frontier import end_late_workers
@@ -242,7 +242,7 @@ def refuse_moved(place: str, connection: Connection) -> None:
 def has_moved(source: str, place: str) -> bool:
     """Whether the job of a folder or a database notes that it is at this place now. Raises: StorageError, FrontierError."""
     if not source.startswith(DATABASES):
-        return moved_to(Path(source) / STATE) == place
+        return noted_place(Path(source) / STATE, MOVED_TO) == place
     with JobDatabase(source) as database, database.transaction() as connection:
         return has_job(connection) and fact(connection, _MOVED) == place
 

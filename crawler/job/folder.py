@@ -27,17 +27,18 @@ from anabranch.crawler.job.orderfile import CHANGES_FILE, last_order_file, order
 from anabranch.crawler.job.seeds import STDIN, has_old_seeds, has_seeds, is_file
 from anabranch.crawler.job.state import (
     AGAIN_MARK,
+    ARRIVES_FROM,
     FINISHED_MARK,
     FRESH_MARK,
-    MOVED_MARK,
+    MOVED_TO,
     PAYLOADS,
     SKIPPED,
     WORKERS,
-    arrives_from,
     has_queue_in_memory,
     is_finished,
-    moved_to,
     no_longer_wanted,
+    note_place,
+    noted_place,
     ordered_round,
     settle_round,
 )
@@ -92,7 +93,7 @@ _WRITTEN = (
 )
 
 #: What stays in the state of a job that was moved to a database when its folder becomes that of a worker.
-_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_MARK, PAYLOADS, SKIPPED)
+_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_TO, PAYLOADS, SKIPPED)
 
 #: The end of a name as `move_aside` and its earlier versions give it.
 _LIKE_MOVED = re.compile(r"\.previous-[0-9][0-9TZ-]*$")
@@ -172,7 +173,7 @@ class JobFolder:
                     _refuse_unfinished(directory, delete_old=delete_old)
                 if not (is_new or delete_old):
                     refuse_moved(directory, store)
-                    if moved_to(directory / "state"):
+                    if noted_place(directory / "state", MOVED_TO):
                         _become_worker_folder(directory)
                 was_finished = is_finished(directory / "state")
                 existed = _settle(directory, delete_old=delete_old, again=again)
@@ -254,12 +255,12 @@ def refuse_embedded(directory: Path) -> None:
 def refuse_moved(directory: Path, store: str = "") -> None:
     """Raises: JobMoved if the job is elsewhere now, but for the database `store`, or if this is a copy, not to be crawled."""
     state = directory / "state"
-    place = moved_to(state)
+    place = noted_place(state, MOVED_TO)
     if place and place != store:
         begins = f"--store {quote(place)} --job {quote(str(directory))}"
         how = f"`anabranch crawl {begins}`" if place.startswith(DATABASES) else f"name {place}"
         raise JobMoved(f"{directory}: the job was moved to {place}; {how} to go on with it")
-    if source := arrives_from(state):
+    if source := noted_place(state, ARRIVES_FROM):
         raise JobMoved(
             f"{directory}: is a copy of {source}, whose move did not end; "
             f"`anabranch move {quote(source)} {quote(str(directory))}` ends it"
@@ -277,8 +278,7 @@ def _become_worker_folder(directory: Path) -> None:
     with contextlib.closing(AccountsDatabase(state / ACCOUNTS_FILE)) as accounts:
         accounts.cover(directory / "logs" / "crawl.log")  # the job's totals have these lines
     sync_folder(state)
-    (state / MOVED_MARK).unlink()
-    sync_folder(state)
+    note_place(state, MOVED_TO, "")
 
 
 def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:

@@ -112,53 +112,14 @@ def worker_of(state: Path) -> WorkerOfFolder | None:
             raise StoreLost(f"{file}: damaged; remove it: the worker then joins under a new name") from error
 
 
-#: Exists from the moment when the job was moved elsewhere; has the folder or the URL of its database there.
-MOVED_MARK = "moved.json"
-#: Exists in a job that was moved here until that is known; has the folder or the URL of the database that it comes from.
-_ARRIVES = "arrives.json"
-#: Has the folder that the job was renamed from; `move` with the same two names then does nothing more.
-_CAME = "came.json"
+#: Each has a folder or the URL of a database: where the job is now, from the moment when it was moved elsewhere; the job that
+#: this one is a copy of, until it is known that it has moved here; the folder that the job was renamed from last.
+MOVED_TO, ARRIVES_FROM, CAME_FROM = "moved.json", "arrives.json", "came.json"
 
 
-def moved_to(state: Path) -> str:
-    """Return the folder or the database that the job was moved to; empty if it is still here. Raises: StorageError."""
-    return _noted_place(state / MOVED_MARK)
-
-
-def note_moved(state: Path, place: str) -> None:
-    """Record durably that the job is elsewhere now. Raises: StorageError."""
-    _note_place(state / MOVED_MARK, place)
-
-
-def arrives_from(state: Path) -> str:
-    """The job that this one was copied from, if it is not known that it has moved; else empty. Raises: StorageError."""
-    return _noted_place(state / _ARRIVES)
-
-
-def note_arrival(state: Path, place: str) -> None:
-    """Record durably that this is a copy, which is crawled only if the job at that place has moved; empty: it has.
-
-    Raises: StorageError.
-    """
-    if place:
-        _note_place(state / _ARRIVES, place)
-        return
-    with storage_errors(state):
-        (state / _ARRIVES).unlink(missing_ok=True)
-        sync_folder(state)
-
-
-def came_from(state: Path) -> str:
-    """The folder that the job was renamed from last; empty: it was not. Raises: StorageError."""
-    return _noted_place(state / _CAME)
-
-
-def note_came(state: Path, place: str) -> None:
-    """Record durably that the job is about to get another name. Raises: StorageError."""
-    _note_place(state / _CAME, place)
-
-
-def _noted_place(file: Path) -> str:
+def noted_place(state: Path, what: str) -> str:
+    """The place that one of these files has; empty without the file. Raises: StorageError, StoreLost if it is damaged."""
+    file = state / what
     with storage_errors(file):
         if not file.exists():
             return ""
@@ -168,9 +129,14 @@ def _noted_place(file: Path) -> str:
             raise StoreLost(f"{file}: damaged; it had the place that the job was moved to, or comes from") from error
 
 
-def _note_place(file: Path, place: str) -> None:
-    with storage_errors(file):
-        replace_file(file, checked_line(json.dumps({"place": place}).encode()))
+def note_place(state: Path, what: str, place: str) -> None:
+    """Write a place into one of these files, durably; empty: remove the file. Raises: StorageError."""
+    with storage_errors(state / what):
+        if place:
+            replace_file(state / what, checked_line(json.dumps({"place": place}).encode()))
+        else:
+            (state / what).unlink(missing_ok=True)
+            sync_folder(state)
 
 
 def folder_place(state: Path) -> str:
@@ -211,7 +177,7 @@ _LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE
 
 
 #: Marks of what was begun and not ended, and of a queue that is elsewhere.
-_UNSETTLED = (QUEUE_IN_MEMORY_MARK, FRESH_MARK, AGAIN_MARK, MOVED_MARK, _ARRIVES, OLD_NUMBER, SCRATCH)
+_UNSETTLED = (QUEUE_IN_MEMORY_MARK, FRESH_MARK, AGAIN_MARK, MOVED_TO, ARRIVES_FROM, OLD_NUMBER, SCRATCH)
 
 
 def is_settled(state: Path) -> bool:

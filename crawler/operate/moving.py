@@ -53,15 +53,15 @@ from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.orderfile import begun_order, keep_changes, lasting_changes
 from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.state import (
+    ARRIVES_FROM,
+    CAME_FROM,
     JOB_FILE,
+    MOVED_TO,
     OLD_NUMBER,
     SCRATCH,
-    arrives_from,
-    came_from,
     current_round,
-    note_arrival,
-    note_came,
-    note_moved,
+    note_place,
+    noted_place,
 )
 from anabranch.crawler.job.workerfolders import (
     COMPLETE,
@@ -179,7 +179,7 @@ def move(source: str, target: str, shares: int = 0, caller: Caller = BY_VARIABLE
         _end_arrival(target)
         return MovedJob(target, None)
     if not _is_database(source) and not is_job(Path(source)):
-        if came_from(Path(target) / STATE) == source:  # it was renamed before
+        if noted_place(Path(target) / STATE, CAME_FROM) == source:  # it was renamed before
             return MovedJob(target, None)
         raise UsageError(f"{source}: there is no such job")
     _refuse_odd(source, target)
@@ -244,7 +244,7 @@ def settle_arrival(directory: Path) -> None:
 
     Raises: StorageError, FrontierError.
     """
-    source, target = arrives_from(directory / STATE), str(directory.absolute())
+    source, target = noted_place(directory / STATE, ARRIVES_FROM), str(directory.absolute())
     if source and has_moved(source, target):
         _end_arrival(target)
 
@@ -255,7 +255,7 @@ def _end_arrival(target: str) -> None:
         with JobDatabase(target) as database:
             database.do(partial(put_arrival, source=""))
     else:
-        note_arrival(Path(target) / STATE, "")
+        note_place(Path(target) / STATE, ARRIVES_FROM, "")
 
 
 def _make_room(source: str, target: str) -> None:
@@ -269,7 +269,7 @@ def _make_room(source: str, target: str) -> None:
         return
     folder = Path(target)
     shutil.rmtree(_unfinished(folder), ignore_errors=True)
-    if is_job(folder) and arrives_from(folder / STATE) == source:
+    if is_job(folder) and noted_place(folder / STATE, ARRIVES_FROM) == source:
         shutil.rmtree(folder)
     if os.path.lexists(folder):
         raise UsageError(f"{target}: is there already; name another folder")
@@ -288,10 +288,10 @@ def _move_folder(source: Path, target: Path) -> None:
         if not _renamed(source, target):
             copy = _unfinished(target)
             _copy_folder(source, copy)
-            note_arrival(copy / STATE, str(source))
+            note_place(copy / STATE, ARRIVES_FROM, str(source))
             copy.rename(target)
             sync_folder(target.parent)
-            note_moved(job.state, str(target))
+            note_place(job.state, MOVED_TO, str(target))
             _end_arrival(str(target))
 
 
@@ -322,7 +322,7 @@ def _copy_folder(source: Path, copy: Path) -> None:
 
 def _renamed(source: Path, target: Path) -> bool:
     """Rename a folder, durably; False if the target is on another file system."""
-    note_came(source / STATE, str(source))
+    note_place(source / STATE, CAME_FROM, str(source))
     try:
         source.rename(target)
     except OSError as error:
@@ -349,10 +349,7 @@ def _rows_in_folder(directory: Path, shares: int, usual: int, caller: Caller) ->
     with JobFolder.open(directory) as job:
         order = begun_order(directory, caller)
         refuse_withheld(order.code.withheld, directory, "moving it")
-
-        def note(target: str) -> None:
-            note_moved(job.state, target)
-
+        note = partial(note_place, job.state, MOVED_TO)
         try:
             if file is not None:
                 with sealed(file), closing(JobDatabase(file)) as database:
@@ -447,7 +444,7 @@ def _fill_folder(folder: Path, source: str, rows: _Rows) -> Divided:
                 counts = _divided(order, copy_job(connection, rows.database, order))
                 changes = changes_in(connection)
             keep_changes(copy, order, changes)
-            note_arrival(job.state, source)
+            note_place(job.state, ARRIVES_FROM, source)
             if rows.is_finished:
                 job.mark_finished()
         copy.rename(folder)

@@ -17,7 +17,7 @@ from anabranch.crawler.job.folder import JobFolder, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.seedtable import opened_seeds
-from anabranch.crawler.job.state import is_finished
+from anabranch.crawler.job.state import ARRIVES_FROM, MOVED_TO, is_finished
 from anabranch.crawler.job.workerfolders import is_old_division, shared_file
 from anabranch.crawler.operate import moving
 from anabranch.crawler.operate.moving import Divided, divide, move, settle_arrival
@@ -162,16 +162,23 @@ def store() -> Iterator[str]:
         yield url.replace(":@", "@")
 
 
-def moved_by_a_process_that_dies(step: str, source: str, target: str, *, is_far: bool) -> None:
-    """Move in a process that is gone before this step; `is_far`: the target is on another file system."""
+NOTE = "note_place "
 
-    def gone(*_: object, **__: object) -> None:
-        os._exit(9)
+
+def moved_by_a_process_that_dies(step: str, source: str, target: str, *, is_far: bool) -> None:
+    """Move in a process that is gone before this step: a function, or one that writes this file; `is_far`: to another disk."""
+    name, _, file = step.partition(" ")
+    called = getattr(moving, name)
+
+    def gone(*given: object, **named: object) -> object:
+        if not file or file in given:
+            os._exit(9)
+        return called(*given, **named)
 
     if (child := os.fork()) == 0:
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(moving, step, gone)
+                patch.setattr(moving, name, gone)
                 if is_far:
                     patch.setattr(moving, "_renamed", lambda *_: False)
                 move(source, target, 0 if source.startswith("postgresql") else 4)
@@ -199,9 +206,9 @@ def is_crawled(place: str) -> bool:
 
 @pytest.mark.parametrize(
     ("way", "step"),
-    [("there", step) for step in ("copy_job", "_divided", "put_arrival", "note_moved", "_end_arrival")]
-    + [("back", step) for step in ("copy_job", "keep_changes", "note_arrival", "put_moved", "_end_arrival")]
-    + [("far", step) for step in ("note_arrival", "note_moved", "_end_arrival")],
+    [("there", step) for step in ("copy_job", "_divided", "put_arrival", NOTE + MOVED_TO, "_end_arrival")]
+    + [("back", step) for step in ("copy_job", "keep_changes", NOTE + ARRIVES_FROM, "put_moved", "_end_arrival")]
+    + [("far", step) for step in (NOTE + ARRIVES_FROM, NOTE + MOVED_TO, "_end_arrival")],
 )
 def test_one_job_is_crawled_whatever_step_is_the_last_one(
     job: Path, store: str, tmp_path: Path, way: str, step: str
