@@ -185,7 +185,7 @@ class Seeding:
         """Record the given seeds, open the scope for all seeds, schedule those that are new or were never answered."""
         given = tuple(given)
         keys_of(given, self.maker.key)  # a seed without a key must not be recorded
-        self.seeds.add_all(given)
+        await to_the_end(asyncio.to_thread(self.seeds.add_all, given))
         seeds = list(self.seeds)
         self.catch_up()
         with user_function_errors(NOT_TAKEN):
