@@ -196,6 +196,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     NameTimeout: NAME_RETRIES_S,
     ConnectFailed: (5.0, 60.0),
     CertificateRefused: (),
+    LoginRefused: (),  # it ends the run, see run/services.py
     ProxyRefused: (),  # by its rules, while it serves others: else it ends the run, see run/services.py
     ServiceAway: (0.0,),  # however often: the disposition counts no try
     ConnectionLost: (5.0, 60.0),
