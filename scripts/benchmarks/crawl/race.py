@@ -18,11 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.lab.report import interval
 from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
 from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
 from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
 from scripts.benchmarks.site.process import Server
@@ -70,9 +69,8 @@ class Compared:
     name: str
     over: str
     target: float | None = None
-    by_cpu: bool = (
-        False  #: by the CPU time of a page of the steady state, which other work on the machine disturbs less
-    )
+    #: By the CPU time of a page of the steady state, which other work on the machine disturbs less.
+    by_cpu: bool = False
 
 
 @dataclass(slots=True)
@@ -260,7 +258,7 @@ def _figures(name: str, what: str, results: Sequence[Result], more: str) -> Iter
 
 
 def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
-    """The ratio of two contestants, with its interval; its note has the spread, and whether it is a hint.
+    """The ratio of two contestants, with its interval if there are rounds enough; its note says whether it is a hint.
 
     By the clock, and the note has that by CPU time; or the reverse.
     """
@@ -272,20 +270,9 @@ def ratio(group: str, asked: Compared, outcome: Outcome) -> Row:
     clock = _ratios(outcome.results, asked, lambda result: result.pages_per_s)
     cpu = _ratios(outcome.results, asked, lambda result: 1 / max(result.steady_us, _LEAST_US))
     found = cpu if asked.by_cpu else clock
-    between = interval(found)
-    spread = f"{min(found):.3g} to {max(found):.3g} in {len(found)} rounds"
-    return Row(
-        name=name,
-        what=what,
-        measured=statistics.median(found),
-        unit="x",
-        target=asked.target,
-        interval=between,
-        note=spread
-        + (f"; 95 %: {between[0]:.3g} to {between[1]:.3g}" if between else "")
-        + (f"; by the clock {statistics.median(clock):.3g}" if asked.by_cpu else _by_cpu(outcome.results, asked))
-        + _hint(outcome.shared, len(found)),
-    )
+    other = f"by the clock {statistics.median(clock):.3g}" if asked.by_cpu else _by_cpu(outcome.results, asked)
+    note = "; ".join(filter(None, (other, _hint(outcome.shared, len(found)))))
+    return rounds_row(name, what, found, "x", target=asked.target, note=note)
 
 
 def _ratios(results: Mapping[str, Sequence[Result]], asked: Compared, speed: Callable[[Result], float]) -> list[float]:
@@ -298,13 +285,13 @@ def _by_cpu(results: Mapping[str, Sequence[Result]], asked: Compared) -> str:
     """The ratio by CPU time; nothing if a crawl was too short for it."""
     if min(result.cpu_s for name in (asked.name, asked.over) for result in results[name]) < TOLD_CPU_S:
         return ""
-    return f"; by CPU time {statistics.median(_ratios(results, asked, lambda result: 1 / result.cpu_us)):.3g}"
+    return f"by CPU time {statistics.median(_ratios(results, asked, lambda result: 1 / result.cpu_us)):.3g}"
 
 
 def _hint(shared: Sequence[float], rounds: int) -> str:
     if not shared:
         return ""
     return (
-        f"; A HINT: in {len(shared)} of {rounds} rounds the bare loop had less than {UNSHARED:.0%} of its core"
+        f"A HINT: in {len(shared)} of {rounds} rounds the bare loop had less than {UNSHARED:.0%} of its core"
         f" (down to {min(shared):.0%})"
     )

@@ -86,10 +86,19 @@ def test_crawls_that_were_too_short_are_not_compared_by_cpu_time() -> None:
 
 def test_a_ratio_by_cpu_time_is_that_of_the_steady_state() -> None:
     """Half the CPU time is a ratio of 2, whatever the clock says."""
-    held = Outcome(results={"durable": [result(1, cpu_us=50.0)] * 3, "bare": [result(2, cpu_us=100.0)] * 3})
+    held = Outcome(results={"durable": [result(1, cpu_us=50.0)] * 9, "bare": [result(2, cpu_us=100.0)] * 9})
     found = ratio("size", Compared(name="durable", over="bare", by_cpu=True), held)
     assert (found.measured, found.interval) == (2.0, (2.0, 2.0))
     assert "by the clock 0.5" in found.note
+
+
+def test_a_ratio_of_few_rounds_has_no_interval() -> None:
+    """The bootstrap of two rounds gives their extremes, which hold far less than 95 %."""
+    asked = Compared(name="durable", over="bare", target=0.45)
+    few = ratio("one-host", asked, outcome(durable=[1, 8], bare=[2, 10]))
+    assert few.interval is None
+    assert "an interval takes 9" in few.note
+    assert ratio("one-host", asked, outcome(durable=[1] * 9, bare=[2] * 9)).interval == (0.5, 0.5)
 
 
 def test_finished_crawls_are_not_run_again(tmp_path: Path) -> None:
