@@ -118,7 +118,7 @@ class _Bench:
         return self.options.signature, self.options.levels
 
     def contestants(self) -> list[tuple[str, Callable[[int], Any]]]:
-        """Who takes turns: names in words, and the measurement of a round, by its number."""
+        """All that take turns: the name of each in words, and its measurement of a round, by the number of the round."""
         return [
             ("SMM, fresh store", self._fresh),
             ("SMM, the same store", self._reopened),
@@ -230,9 +230,13 @@ def table_run(buckets: int, urls: Sequence[bytes], missing: Sequence[bytes], par
         singly = _parted(_singly_of(table), table.put, urls, part)
         batch = _parted(_batch_of(other), other.put, urls, part)
     missing_us, hits = timed(lambda: sum(map(table.contains_one, missing)))
-    times = 1 if part is None else len(urls) / max(1, len(missing))
     return TableRun(
-        buckets=buckets, empty_us=empty_us, missing_us=missing_us * times, singly=singly, batch=batch, false_hits=hits
+        buckets=buckets,
+        empty_us=empty_us,
+        missing_us=missing_us * len(urls) / max(1, len(missing)),
+        singly=singly,
+        batch=batch,
+        false_hits=hits,
     )
 
 

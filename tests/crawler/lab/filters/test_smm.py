@@ -215,6 +215,13 @@ def test_false_hits_of_a_store_are_counted(folders) -> None:
     assert smm_false_hits(folders[0], [*URLS[:7], *OTHERS], SHAPE) == (7, 1 << 32)
 
 
+def test_the_time_of_missing_urls_is_that_of_as_many_as_were_inserted(monkeypatch) -> None:
+    """Also if fewer are there to be asked for, or a part of them is."""
+    monkeypatch.setattr(smm, "timed", lambda work: (10.0, work()))
+    assert table_run(10, URLS, OTHERS[:100]).missing_us == 10 * len(URLS) / 100
+    assert table_run(10, URLS, OTHERS[:90], 0).missing_us == 10 * len(URLS) / 10
+
+
 def test_a_table_makes_no_false_hit_and_a_full_filter_many() -> None:
     """The one is exact; the other has 80 bits for 300 URLs."""
     run = table_run(10, URLS, OTHERS)
