@@ -227,9 +227,8 @@ class UniqStatistics:
     expected_lost: float  #: sum of that probability over all new keys so far, each taken to be asked for once
     planned_keys: int  #: the keys that the filter is made for
     planned_false_drop: float  #: probability that a new key is dropped once it has so many
-    memory_bytes: (
-        int  #: of the process's own memory: leaves that are not mapped, and addresses of an SMM while it is small
-    )
+    #: Of the process's own memory: leaves that are not mapped, and addresses of an SMM while it is small.
+    memory_bytes: int
     mapped_bytes: int  #: of mapped files, the bytes that exist: at most so many are resident
     answers: Answers  #: who answered how many questions
     smm: SmmStatistics | None  #: bits, fill, disk; None without an SMM

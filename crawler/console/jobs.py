@@ -349,7 +349,7 @@ class ConsoleJobs:
         return moved.place.name
 
     def _moved_aside(self, name: str) -> Iterator[Path]:
-        """The folder of a job of this name that was moved aside: it is not listed, and can be looked at and removed."""
+        """The folder of a job of this name that was moved aside: it is not listed, but who names it gets it."""
         if self.folder is not None and is_moved_aside(Path(name)):
             with storage_errors(self.folder):
                 found = [one for one in self.folder.iterdir() if one.name == name and not one.is_symlink()]

@@ -163,7 +163,7 @@ class _HurriedProtocol(H11Protocol):
 
 
 class _ProxiedProtocol(_HurriedProtocol):
-    """The same behind a reverse proxy, which tells the addresses of clients with their requests."""
+    """Connections from a reverse proxy, which tells the addresses of clients with their requests."""
 
     is_shared = True
 

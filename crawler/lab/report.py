@@ -1,6 +1,6 @@
 """The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command shows it.
 
-And the interval without which no sentence says that one thing is faster than another.
+It also has the interval without which no sentence says that one thing is faster than another.
 """
 
 from __future__ import annotations

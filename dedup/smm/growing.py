@@ -76,9 +76,8 @@ class AddressTable:
 
     def __init__(self, most: int) -> None:
         bits = (_PLACES_PER_KEY * max(most, 1)).bit_length()
-        self._table: IntArray = np.zeros(
-            1 << bits, dtype=np.int64
-        )  # an address plus 1, or 0; pages come as they are touched
+        # An address plus 1, or 0. Memory pages come as they are touched.
+        self._table: IntArray = np.zeros(1 << bits, dtype=np.int64)
         self._last, self._shift = (1 << bits) - 1, 64 - bits
         self._factor, self._drop = np.uint64(_GOLDEN), np.uint64(self._shift)
         self.count = 0

@@ -141,8 +141,9 @@ class _Overview:
         row, status, samples, version = found
         self._show_state("removed" if row is None else str(row["state"]))
         self._show_hints(status, version)
-        self._line.text = "This job does not exist." if row is None else mishap(row, time.time()) or _line(row)
-        self._line.classes(replace="figure text-negative" if row is not None and mishap(row, 0.0) else "figure")
+        fault = "" if row is None else mishap(row, time.time())
+        self._line.text = "This job does not exist." if row is None else fault or _line(row)
+        self._line.classes(replace="figure text-negative" if fault else "figure")
         if row is None:
             return
         self._resumes = row["line"] != NOT_BEGUN

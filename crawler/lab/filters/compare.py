@@ -60,9 +60,8 @@ class FilterOptions:
     filters: tuple[str, ...] = tuple(CONTESTANTS)
     expected: int | None = None  #: URLs that the filters are made for; None: as many as there are
     false_positive: float = 1e-3  #: of the DSBF's leaves, of the similarity filter and of the peers
-    bits: float = (
-        20.0  #: of memory for each expected URL, of the filters that are compared at equal memory; 0: none are
-    )
+    #: Of memory for each expected URL, of the filters that are compared at equal memory; 0: none are.
+    bits: float = 20.0
     kinds: tuple[str, ...] = ("portals",)  #: of the generated web, just one
     pages: int = 50_000
     hosts: int = 40
@@ -216,7 +215,7 @@ def _written(file: Path, pages: Iterable[list[bytes]], on_step: Callable[[str], 
     return Links(pages=count, urls=list(places), numbers=np.array(numbers, dtype=np.int64))
 
 
-#: Of each filter: shares of its filling, of asking, and its end.
+#: Steps of each filter: the shares of its filling, those of its asking, and its end.
 STEPS = POINTS + ASKINGS + 1
 
 

@@ -537,7 +537,7 @@ def _closing(compared: FilterComparison) -> Iterator[str]:
 
 
 def _verdicts(compared: FilterComparison, whole: Sequence[FilterRun]) -> Iterator[str]:
-    """Who is best, where that is shown."""
+    """Sentences that name the best, where that is shown."""
     if len(whole) > 1:
         yield _quick_words(whole)
         yield _small_words(whole)

@@ -195,24 +195,24 @@ class RbloomContestant(PeerInMemory):
     """The classic Bloom filter of rbloom."""
 
     def made(self, size: FilterSize) -> Any:
-        """For the expected URLs."""
+        """Make one for the expected URLs."""
         from rbloom import Bloom  # noqa: PLC0415 - an extra
 
         make = partial(Bloom, size.expected, hash_func=_signed_128)
         return make(size.rate(lambda rate: make(rate).size_in_bits))
 
     def read(self, file: Path) -> Any:
-        """By the library."""
+        """Read it with the library."""
         from rbloom import Bloom  # noqa: PLC0415 - an extra
 
         return Bloom.load(str(file), _signed_128)
 
     def write(self, file: Path) -> None:
-        """By the library."""
+        """Write it with the library."""
         self._held.save(str(file))
 
     def bits(self) -> float:
-        """By the library."""
+        """The bits that the library counts."""
         return float(self._held.size_in_bits)
 
 
@@ -220,24 +220,24 @@ class BlockedContestant(PeerInMemory):
     """The blocked Bloom filter of abloom: a key's eight bits are in one cache line (split block, as in Apache Parquet)."""
 
     def made(self, size: FilterSize) -> Any:
-        """For the expected URLs, with a hash that is the same in every process."""
+        """Make one for the expected URLs, with a hash that is the same in every process."""
         from abloom import BloomFilter  # noqa: PLC0415 - an extra
 
         make = partial(BloomFilter, size.expected, serializable=True)
         return make(fp_rate=size.rate(lambda rate: make(fp_rate=rate).bit_count))
 
     def read(self, file: Path) -> Any:
-        """By the library."""
+        """Read it with the library."""
         from abloom import BloomFilter  # noqa: PLC0415 - an extra
 
         return BloomFilter.from_bytes(file.read_bytes())
 
     def write(self, file: Path) -> None:
-        """By the library."""
+        """Write it with the library."""
         file.write_bytes(self._held.to_bytes())
 
     def bits(self) -> float:
-        """By the library."""
+        """The bits that the library counts."""
         return float(self._held.bit_count)
 
 
@@ -245,7 +245,7 @@ class ScalableContestant(PeerInMemory):
     """The scalable Bloom filter of pybloom-live: when it is full it adds a larger one with a lower rate (Almeida, 2007)."""
 
     def made(self, size: FilterSize) -> Any:
-        """Its first filter is for the expected URLs."""
+        """Make one whose first filter is for the expected URLs."""
         from pybloom_live import BloomFilter, ScalableBloomFilter  # noqa: PLC0415 - an extra
 
         def first_bits(rate: float) -> float:
@@ -254,14 +254,14 @@ class ScalableContestant(PeerInMemory):
         return ScalableBloomFilter(initial_capacity=size.expected, error_rate=size.rate(first_bits))
 
     def read(self, file: Path) -> Any:
-        """By the library."""
+        """Read it with the library."""
         from pybloom_live import ScalableBloomFilter  # noqa: PLC0415 - an extra
 
         with file.open("rb") as source:
             return ScalableBloomFilter.fromfile(source)
 
     def write(self, file: Path) -> None:
-        """By the library."""
+        """Write it with the library."""
         with file.open("wb") as out:
             self._held.tofile(out)
 
@@ -271,7 +271,7 @@ class ScalableContestant(PeerInMemory):
             self._held.add(key)
 
     def bits(self) -> float:
-        """Of all its filters."""
+        """The bits of all its filters."""
         return float(sum(each.num_bits for each in self._held.filters))
 
 
@@ -283,20 +283,20 @@ class CuckooContestant(PeerInMemory):
     """The scalable cuckoo filter of the crate of this name: fingerprints in two places each, which could be deleted again."""
 
     def made(self, size: FilterSize) -> Any:
-        """With places for the expected URLs."""
+        """Make one with places for the expected URLs."""
         from scf import PyScalableCuckooFilter  # noqa: PLC0415 - an extra
 
         make = partial(PyScalableCuckooFilter, max(1, round(size.expected / _CUCKOO_FILL)))
         return make(size.rate(lambda rate: make(rate).bits()))
 
     def read(self, file: Path) -> Any:
-        """By the library."""
+        """Read it with the library."""
         from scf import PyScalableCuckooFilter  # noqa: PLC0415 - an extra
 
         return PyScalableCuckooFilter.read_from_file(str(file))
 
     def write(self, file: Path) -> None:
-        """By the library."""
+        """Write it with the library."""
         self._held.write_to_file(str(file))
 
     def unseen(self, keys: Sequence[bytes]) -> list[bool]:
@@ -310,7 +310,7 @@ class CuckooContestant(PeerInMemory):
             self._held.insert(key)
 
     def bits(self) -> float:
-        """Of all its tables."""
+        """The bits of all its tables."""
         return float(self._held.bits())
 
 
@@ -330,16 +330,16 @@ class FuseContestant(PeerInMemory):
         super().__init__(folder, size)
 
     def made(self, size: FilterSize) -> Any:
-        """Nothing yet. Raises: UsageError if its bits, which depend on the number of URLs alone, are more than given."""
+        """Make nothing yet. Raises: UsageError if its bits, which depend on the number of URLs alone, are more than given."""
         if size.bits is not None and 8 * self._made(size.expected).size_in_bytes() > size.bits * size.expected:
             raise UsageError(f"--bits {size.bits:g}: its size is fixed, and more")
 
     def read(self, file: Path) -> Any:
-        """By the library."""
+        """Read it with the library."""
         return self._made.deserialize(file.read_bytes())
 
     def write(self, file: Path) -> None:
-        """By the library."""
+        """Write it with the library."""
         file.write_bytes(bytes(self._held.serialize()))
 
     def mark(self, keys: Sequence[bytes]) -> None:
@@ -347,7 +347,7 @@ class FuseContestant(PeerInMemory):
         self._held = self._made(keys)
 
     def bits(self) -> float:
-        """By the library."""
+        """The bits that the library counts."""
         return 8 * float(self._held.size_in_bytes())
 
 

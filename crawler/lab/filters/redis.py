@@ -486,7 +486,7 @@ def _need(rows: Sequence[RedisRow]) -> str:
 
 
 def _limit(setup: RedisSetup, fastest: RedisRow) -> str:
-    """What keeps the fastest row from being faster: cores that are all in use, or Python."""
+    """The sentence about what keeps the fastest row from being faster: cores that are all in use, or Python."""
     used, its = fastest.client_cores, fastest.server_cores
     used_words = (
         f"In the fastest row the threads took {used:.2f} of {setup.cores} cores ({fastest.client_us:.2g} µs a URL), "

@@ -431,7 +431,7 @@ def _closing(measured: SplitMeasurements) -> Iterator[str]:
 
 
 def _known_number_words(measured: SplitMeasurements) -> str:
-    """Where the claim does not hold."""
+    """The sentence about where the claim does not hold."""
     dsbf, final = measured.dsbf[-1], measured.final[-1]
     times = [
         f"{ratio_of([value(one) for one in measured.dsbf], [value(one) for one in measured.final])} times as long to {verb}"
