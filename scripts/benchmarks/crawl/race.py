@@ -148,7 +148,10 @@ class Kept:
         self._path = path
         self._results: dict[str, Result] = {}
         for line in path.read_text(encoding="utf-8").splitlines() if path and path.exists() else ():
-            found = json.loads(line)
+            try:
+                found = json.loads(line)
+            except ValueError:  # the last line of a run that was killed
+                continue
             crawl = found.pop("crawl")
             self._results[crawl] = Result(**found | {"tenths": tuple(Tenth(*one) for one in found["tenths"])})
 
