@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from anabranch.crawler.extract.html import Node, parsed
-from anabranch.crawler.urls.parsing import canonical
+from anabranch.crawler.urls.parsing import authority_of, canonical, host_of
 
 #: Types of `input` that send no value.
 _NO_VALUE = frozenset({"image", "button", "reset", "file"})
@@ -25,14 +25,12 @@ class Form(NamedTuple):
 
 
 def may_send(url: str, page: str) -> bool:
-    """Whether a login of this page may go to a URL: the same host and port, or its https. Pure."""
-    scheme, _, rest = url.partition("://")
-    page_scheme, _, page_rest = page.partition("://")
-    if scheme == "http" and page_scheme == "https":
-        return False
-    host, page_host = rest.partition("/")[0].lower(), page_rest.partition("/")[0].lower()
-    is_upgrade = scheme == "https" and page_scheme == "http" and host.partition(":")[0] == page_host.partition(":")[0]
-    return host == page_host or is_upgrade
+    """Whether a login of this page may go to a URL: the same host and port, or https of the host. Both are canonical. Pure."""
+    is_upgrade = page.startswith("http:") and url.startswith("https:")
+    if is_upgrade:
+        return host_of(url) == host_of(page)
+    is_downgrade = page.startswith("https:") and url.startswith("http:")
+    return not is_downgrade and authority_of(url) == authority_of(page)
 
 
 def filled_form(body: bytes, url: str, fields: Iterable[tuple[str, str]]) -> Form | None:

@@ -73,7 +73,7 @@ class SiteLogin:
         """Fetch a URL of the site. Raises: LoginRefused if the first login fails; as `Fetcher.get`."""
         number = self._number or await self._log_in(0)
         response = await self._fetcher.get(url, **options)
-        if self._vain >= MAX_VAIN or not is_logged_out(response, url, self._login):
+        if self._vain >= MAX_VAIN or not self._is_logged_out(response, url):
             return response
         try:
             await self._log_in(number)
@@ -81,12 +81,23 @@ class SiteLogin:
             log.warning("the site has logged the crawl out, and does not let it in again", reason=str(error))
             self._vain = MAX_VAIN
             return response
+        except BaseException:
+            response.body.close()
+            raise
         response.body.close()
         response = await self._fetcher.get(url, **options)
-        self._vain = self._vain + 1 if is_logged_out(response, url, self._login) else 0
+        self._vain = self._vain + 1 if self._is_logged_out(response, url) else 0
         if self._vain == MAX_VAIN:
             log.warning("pages look logged out after logins, too; no other login is tried", page=self._login.page)
         return response
+
+    def _is_logged_out(self, response: Response, url: str) -> bool:
+        """Whether the answer says so; one that cannot be read is closed."""
+        try:
+            return is_logged_out(response, url, self._login)
+        except BaseException:
+            response.body.close()
+            raise
 
     async def _log_in(self, after: int) -> int:
         """Log in, unless somebody has since login number `after`. Returns the number of the login that holds."""
@@ -105,6 +116,8 @@ class SiteLogin:
     async def _send_form(self, login: Login) -> None:
         page = await self._followed(await self._fetcher.get(login.page), login.page, login)
         form = filled_form(page.body, page.url, login.fields)
+        if form is None and page.status >= 400:
+            raise LoginRefused(login.page, f"answers with status {page.status}")
         if form is None:
             names = ", ".join(name for name, _ in login.fields)
             raise LoginRefused(login.page, f"has no form by POST to its own host with the fields {names}")

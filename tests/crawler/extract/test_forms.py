@@ -69,7 +69,8 @@ def test_the_form_is_found_by_its_fields_and_goes_to_its_own_host(page: str, act
         ("http://a.test/x", "https://a.test/login", False),
         ("http://a.test:81/x", "http://a.test/login", False),
         ("http://www.a.test/x", "http://a.test/login", False),
-        ("https://A.test/x", "https://a.test/login", True),
+        ("https://[::1]/x", "http://[::1]:8080/login", True),
+        ("https://[2001:db8::1]/x", "http://[2001:db8::2]/login", False),
     ],
 )
 def test_a_login_stays_on_its_host(url: str, page: str, may: bool) -> None:
