@@ -24,10 +24,11 @@ from typing import NamedTuple
 
 import structlog
 
-from anabranch.crawler.fetch.secrets import is_sendable
+from anabranch.crawler.fetch.secrets import LEAST_SECRET_CHARS, is_sendable
 from anabranch.crawler.outcomes.errors import OrderError, StorageError, storage_errors
 from anabranch.crawler.urls.parsing import canonical, host_of
 from anabranch.dedup.files.durable import replace_file
+from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.policies.hosts import authority, domain_of, is_address, path_of
 
 #: The most cookies of one site, and bytes of their names, paths and values; more drop the oldest.
@@ -51,7 +52,6 @@ _HEAD = "# Netscape HTTP Cookie File\n"
 #: Before the domain of a cookie that scripts must not read; other lines that begin with # are comments.
 _HTTP_ONLY = "#HttpOnly_"
 _FIELDS = 7
-_LEAST_SECRET_CHARS = 6
 _ADVICE = (
     "a line of a cookies.txt has 7 fields with tabs between them: domain, subdomains, path, secure, expiry, name, value"
 )
@@ -149,7 +149,7 @@ class Cookies:
         """The values of the cookies of this URL's site that are too long to be found anywhere by chance."""
         place = _place_of(url)
         found = () if place is None or place.site not in self._sites else self._sites[place.site].values()
-        return frozenset(one.value.encode("latin-1") for one in found if len(one.value) >= _LEAST_SECRET_CHARS)
+        return frozenset(one.value.encode("latin-1") for one in found if len(one.value) >= LEAST_SECRET_CHARS)
 
     def load(self, text: str, place: str, now_s: float, *, is_secret: bool) -> None:
         """Store the cookies of a cookies.txt; expired ones are left out. `is_secret`: the operator gave them.
@@ -221,6 +221,7 @@ class CookieFile:
         self._jar = jar
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._is_changed = False
         self._has_failed = False
         jar.watch(self._note_change)
@@ -229,17 +230,26 @@ class CookieFile:
         """Write what has changed."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._is_changed:
-            await asyncio.to_thread(self._write, self._jar.dump(self._clock()))
+        if self._writing is not None:
+            await self._writing
+        await self._save()
 
     def _note_change(self) -> None:
         self._is_changed = True
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._save)
+            self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._begin_writing)
 
-    def _save(self) -> None:
-        self._timer, self._is_changed = None, False
-        self._write(self._jar.dump(self._clock()))
+    def _begin_writing(self) -> None:
+        self._timer = None
+        if (
+            self._writing is None or self._writing.done()
+        ):  # else the disk hangs: what has changed since waits for `close`
+            self._writing = asyncio.create_task(self._save(), name="cookies")
+
+    async def _save(self) -> None:
+        if self._is_changed:
+            self._is_changed = False
+            await to_the_end(asyncio.to_thread(self._write, self._jar.dump(self._clock())))
 
     def _write(self, text: str) -> None:
         try:

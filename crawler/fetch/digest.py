@@ -79,7 +79,7 @@ def _answer(challenge: _Challenge, target: str, credentials: Credentials, method
     asked, number = digest(method, target), f"{challenge.count:08x}"
     middle = (challenge.nonce, number, cnonce, "auth") if challenge.has_qop else (challenge.nonce,)
     fields = {
-        "username": _quoted(credentials.user),
+        "username": _quoted(credentials.user.encode().decode("latin-1")),  # a field is sent byte by byte
         "realm": _quoted(challenge.realm),
         "nonce": _quoted(challenge.nonce),
         "uri": _quoted(target),

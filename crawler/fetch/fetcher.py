@@ -211,6 +211,8 @@ class Fetcher:
             self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
             if settings.cookies:
                 self.cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
+                if response.secrets is not None:  # its own URLs may have the session that it begins
+                    response = response._replace(secrets=response.secrets | self.cookies.values(url))
             return response
         except _FORESEEN as error:
             body.close()
@@ -269,9 +271,9 @@ class Fetcher:
         return self._has_worked if proxy is None else self._ways[proxy].has_worked
 
     async def fault_of(self, proxy: Proxy) -> str:
-        """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used.
+        """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing.
 
-        Or if another one can be, that fetches in turn with it.
+        Empty if it can be used, or another one that fetches in turn with it.
         """
         mates = next((one for one in self._sites.choices if proxy in one.listed), None)
         faults = await asyncio.gather(*(self._ways[one].fault() for one in (mates.listed if mates else (proxy,))))

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from anabranch.crawler.fetch.proxy import Proxies, basic_auth, parse_proxies
 from anabranch.crawler.fetch.secrets import (
+    LEAST_SECRET_CHARS,
     RESERVED,
     TOKEN,
     Credentials,
@@ -295,7 +296,7 @@ def _login(site: SiteOptions, entry: str) -> Login | None:
         raise OrderError(
             f"{entry} login_fields: names no field of the form; give the user, and login_secrets for the password"
         )
-    passwords = frozenset(text.encode() for text in hidden.values() if text)
+    passwords = frozenset(text.encode() for text in hidden.values() if len(text) >= LEAST_SECRET_CHARS)
     return Login(site.login_page, tuple(fields.items()), site.login_success, site.login_lost, passwords)
 
 

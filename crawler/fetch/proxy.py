@@ -141,12 +141,12 @@ def parse_proxies(texts: Sequence[str], passwords: Sequence[str] = ()) -> Proxie
 
 def _with_its_password(text: str) -> Proxy:
     """A proxy of the environment, where URLs may hold a password and lack a scheme. Raises: ValueError without the text."""
-    parts = urlsplit(text if "://" in text else f"http://{text}")
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().replace("socks5h://", "socks5://")
     try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().replace("socks5h://", "socks5://")
         proxy = parse_proxy(bare)
-    except ValueError as error:
-        raise ValueError("is no URL of a proxy") from error
+    except ValueError:  # its message may have the text
+        raise ValueError("is no URL of a proxy") from None
     return replace(proxy, user=unquote(parts.username or ""), password=unquote(parts.password or ""))
 
 

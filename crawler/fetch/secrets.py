@@ -46,7 +46,7 @@ class Login(NamedTuple):
     fields: tuple[tuple[str, str], ...]  #: all that are filled in
     success: str  #: a text of the page behind the login; empty: the form is gone
     logged_out: str  #: a text of pages for others; empty: only 401, and redirects to the form
-    passwords: frozenset[bytes] = frozenset()  #: those of the fields that are secret
+    passwords: frozenset[bytes] = frozenset()  #: those of the secret fields that are to be hidden
 
 
 class Secrets(NamedTuple):
@@ -68,7 +68,8 @@ def read_secret(place: str, key: str, what: str) -> str:
 
 #: Headers that no site may get, also as secrets: they are the proxy's.
 _NEVER_SECRET = frozenset({"proxy-authorization"})
-_LEAST_SECRET_CHARS = 6  # a shorter text is found by chance in pages' heads
+#: A shorter value is not hidden: it is found by chance in pages' heads and URLs.
+LEAST_SECRET_CHARS = 6
 _SECRET_FILE_BYTES = 1 << 16
 
 
@@ -88,7 +89,7 @@ def secret_headers(places: Mapping[str, str], key: str) -> dict[str, str]:
 
 
 def _file_secret(path: Path, key: str, what: str) -> str:
-    """The first line of a file. Raises: OrderError if others than its owner may read it."""
+    """The first line of a file. Raises: OrderError if others than its owner may read it, or it is not UTF-8."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -97,7 +98,10 @@ def _file_secret(path: Path, key: str, what: str) -> str:
         raise OrderError(f"{key}: {path}: {error.strerror}; it must be a file with the {what}") from error
     if mode & 0o077:
         raise OrderError(f"{key}: {path}: others may read it (mode {mode:03o}); `chmod 600 {path}`")
-    return text.decode("latin-1").strip()
+    try:
+        return text.decode().strip()
+    except UnicodeDecodeError:  # its message would show the bytes
+        raise OrderError(f"{key}: {path}: is not UTF-8; save it as UTF-8") from None
 
 
 def secrets_of(headers: Mapping[str, str]) -> Secrets:
@@ -109,7 +113,7 @@ def secrets_of(headers: Mapping[str, str]) -> Secrets:
         else:
             values.update((text, text.rpartition(" ")[2]))
     fields = frozenset(name.lower() for name in headers)
-    return Secrets(fields, frozenset(one.encode() for one in values if len(one) >= _LEAST_SECRET_CHARS))
+    return Secrets(fields, frozenset(one.encode() for one in values if len(one) >= LEAST_SECRET_CHARS))
 
 
 def password(variable: str, key: str, what: str = "password") -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from anabranch.crawler.fetch.cookies import (
     read_cookie_file,
 )
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.dedup.files.durable import replace_file
 from tests.rows import each_row
 
 NOW_S = 1_700_000_000.0
@@ -324,6 +327,29 @@ async def test_changed_cookies_are_in_the_file_when_it_is_closed(tmp_path: Path)
     one.learn(URL, ["a=b"], NOW_S)
     await file.close()
     assert not path.exists()
+
+
+async def test_the_disk_does_not_hold_up_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread writes the file a moment after a change; what changes while it writes is there when it is closed."""
+    monkeypatch.setattr(cookies, "SAVE_S", 0.0)
+    path, one, begun, goes_on = tmp_path / "cookies.txt", Cookies(), asyncio.Event(), threading.Event()
+    loop, threads = asyncio.get_running_loop(), []
+
+    def replaced(path: Path, data: bytes) -> None:
+        threads.append(threading.current_thread())
+        loop.call_soon_threadsafe(begun.set)
+        assert goes_on.wait(10)
+        replace_file(path, data)
+
+    monkeypatch.setattr(cookies, "replace_file", replaced)
+    file = CookieFile(path, one, lambda: NOW_S)
+    one.learn(URL, ["a=b"], NOW_S)
+    await asyncio.wait_for(begun.wait(), 10)
+    one.learn(URL, ["c=d"], NOW_S)
+    goes_on.set()
+    await file.close()
+    assert path.read_text() == one.dump(NOW_S)
+    assert threading.main_thread() not in threads
 
 
 async def test_cookies_that_cannot_be_kept_do_not_end_the_crawl(tmp_path: Path) -> None:

@@ -41,6 +41,14 @@ def test_the_examples_of_the_standard_come_out(monkeypatch: pytest.MonkeyPatch, 
     assert 'opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS", qop=auth, nc=00000001' in sent
 
 
+def test_a_user_outside_ascii_is_sent_in_utf_8() -> None:
+    """As it is hashed (RFC 7616, section 3.4.4, for servers that take UTF-8)."""
+    one = Digests()
+    one.learn("http://a", [CHALLENGE.format("MD5")])
+    sent = one.authorization("http://a", "/", Credentials("Jäsøn Ł", "x"))
+    assert 'username="Jäsøn Ł"'.encode() in sent.encode("latin-1")
+
+
 def test_the_strongest_challenge_is_answered_and_counted() -> None:
     """Servers list several; the counter grows with each answer, and begins again with a new nonce."""
     one = Digests()

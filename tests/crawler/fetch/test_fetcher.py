@@ -344,6 +344,16 @@ async def test_a_cookie_is_sent_back_as_the_bytes_that_came(site: Web) -> None:
     assert b"\r\nCookie: a=caf\xe9\xc3\xa0\r\n" in response.request
 
 
+async def test_the_session_that_an_answer_begins_is_hidden_in_it(site: Web) -> None:
+    """Applications put a new session into the URLs of its first answer, since they do not know whether cookies work."""
+    head = raw("Set-Cookie: sid=0123456789\r\nContent-Location: /?sid=0123456789\r\nContent-Length: 0")
+    port = await site.listen(saying(head))
+    url = f"http://127.0.0.1:{port}/"
+    response = await site.fetcher(cookies=True, redact="all").get(url)
+    assert response.secrets == {b"0123456789"}
+    assert (await site.fetcher(cookies=True).get(url)).secrets is None
+
+
 async def test_a_site_may_have_headers_credentials_and_limits_of_its_own(
     site: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:

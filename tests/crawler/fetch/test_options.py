@@ -241,6 +241,31 @@ def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
         hidden(Cookie=str(file))
 
 
+def test_the_password_of_a_form_is_read_as_utf_8(tmp_path: Path) -> None:
+    """Forms are sent in it. A file in another encoding is refused without its text."""
+    file = tmp_path / "password"
+    file.write_bytes("pässword\n".encode())
+    file.chmod(0o600)
+    site = SiteOptions(surts=("a.test",), login_page="http://a.test/in", login_secrets={"pass": str(file)})
+    login = Sites(USUAL, [site]).of("http://a.test/").login
+    assert login is not None
+    assert login.fields == (("pass", "pässword"),)
+    file.write_bytes("pässword\n".encode("latin-1"))
+    with pytest.raises(OrderError, match=r"password: is not UTF-8; save it as UTF-8$"):
+        Sites(USUAL, [site])
+
+
+def test_a_password_that_is_found_by_chance_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the URLs of pages that have it as a part would be wrong in the archive."""
+    monkeypatch.setenv("SHORT", "test")
+    monkeypatch.setenv("LONG", "hunter22")
+    secrets = {"pin": "SHORT", "pass": "LONG"}
+    site = SiteOptions(surts=("a.test",), login_page="http://a.test/in", login_secrets=secrets)
+    found = Sites(USUAL, [site]).of("http://a.test/").secrets
+    assert found is not None
+    assert found.values == {b"hunter22"}
+
+
 def test_a_header_has_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of two wins silently."""
     monkeypatch.setenv("SECRET", "hunter22")
@@ -287,9 +312,12 @@ def test_proxies_of_the_environment_are_used_as_by_curl(
     assert [proxy.password for proxy in found if proxy.user] == ["hidden"] * proxies.count("http://web:3128")
 
 
-def test_a_proxy_of_the_environment_that_is_none_is_refused_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_row("text", ["ftp://me:hidden@web", "http://me:hidden@web\u2100"])
+def test_a_proxy_of_the_environment_that_is_none_is_refused_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     """It may hold a password."""
-    monkeypatch.setenv("http_proxy", "ftp://me:hidden@web")
+    monkeypatch.setenv("http_proxy", text)
     with pytest.raises(OrderError, match="proxy: env: the variable for http is no URL of a proxy") as caught:
         Sites(replace(USUAL, proxy="env"))
     assert "hidden" not in str(caught.value)

@@ -519,10 +519,20 @@ def test_changed_keys_are_those_that_others_may_see(file: Path) -> None:
         proxy = "http://me@p:1"
         proxy_password_env = "SECRET"
         cookie_file = "cookies.txt"
+        bind = ["127.0.0.1"]
+        [write]
+        compression = "zstd"
+        zstd_dictionary = "dictionary"
+        [report]
+        metrics = "127.0.0.1:9090"
         [[site]]
         surt = "a.test"
         headers = { "X-Key" = "hunter22" }
         """
     )
-    assert changed_keys(load_order(file, {})) == {"scope.max_hops": 3, "fetch.headers": ["X-Key"]}
+    assert changed_keys(load_order(file, {})) == {
+        "scope.max_hops": 3,
+        "fetch.headers": ["X-Key"],
+        "write.compression": "zstd",
+    }
     assert changed_keys(CrawlOrder()) == {}
