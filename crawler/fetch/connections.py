@@ -470,19 +470,15 @@ class ConnectAttempts:
 #: The attempts of the fetch under way in this task (and in the tasks that race its addresses).
 _ATTEMPTS: ContextVar[ConnectAttempts] = ContextVar("attempts")
 
-
 #: OpenSSL's reasons for which a handshake with a server of old TLS ends.
-_OLD_TLS = (
-    "SSLV3_ALERT_HANDSHAKE_FAILURE",
-    "TLSV1_ALERT_INSUFFICIENT_SECURITY",
-    "DH_KEY_TOO_SMALL",
-    "UNSAFE_LEGACY_RENEGOTIATION_DISABLED",
+_OLD_TLS = re.compile(
+    "SSLV3_ALERT_HANDSHAKE_FAILURE|TLSV1_ALERT_INSUFFICIENT_SECURITY|DH_KEY_TOO_SMALL|UNSAFE_LEGACY_RENEGOTIATION_DISABLED"
 )
 
 
 def _may_want_old_tls(error: OSError) -> bool:
     """Whether a handshake may have failed because the server has old TLS only. Some servers just close the connection."""
-    return isinstance(error, ConnectionResetError) or getattr(error, "reason", "") in _OLD_TLS
+    return isinstance(error, ConnectionResetError) or bool(_OLD_TLS.fullmatch(getattr(error, "reason", None) or ""))
 
 
 @cache  # it takes 30 ms, and few crawls meet such a server
@@ -514,8 +510,12 @@ def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.soc
             attempts.note_no_socket(error)
             raise
         attempts.note_socket()
-        if sources:  # they were tried when the crawl began
-            made.bind((sources[socket.AddressFamily(family)], 0))
+        if sources:  # they were tried when the crawl began, but an address may go, and its ports may be used up
+            try:
+                made.bind((sources[socket.AddressFamily(family)], 0))
+            except OSError:
+                made.close()
+                raise
         return made
 
     return make

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -358,6 +360,22 @@ async def test_connections_come_from_the_address_that_the_order_names(site: Web)
     assert seen == ["127.0.0.9"]
     with pytest.raises(ConnectFailed, match="of a family that the order has switched off"):
         await fetcher.get(f"http://[::1]:{port}/")
+
+
+async def test_a_socket_that_cannot_have_its_address_is_closed(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address may have gone since the crawl began, or its ports are used up."""
+    made: list[socket.socket] = []
+
+    class Unbound(socket.socket):
+        def bind(self, address: object) -> None:
+            made.append(self)
+            raise OSError(errno.EADDRNOTAVAIL, f"{address} is gone")
+
+    fetcher = site.fetcher(bind=("127.0.0.9",))
+    monkeypatch.setattr(socket, "socket", Unbound)
+    with pytest.raises(ConnectFailed):
+        await fetcher.get("http://127.0.0.1:9/")
+    assert [one.fileno() for one in made] == [-1]
 
 
 def counting(name: str, asked: list[str]) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
