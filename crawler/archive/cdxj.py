@@ -230,7 +230,10 @@ def _minimal(text: str) -> str:
 
 
 def write_sorted(lines: Iterator[bytes], path: Path) -> None:
-    """Write the lines, sorted, atomically and durably. Memory: `RUN_LINES` lines. Raises: OSError; the old file stays then."""
+    """Write the lines, sorted, atomically and durably. Memory: `RUN_LINES` lines.
+
+    Raises: OSError, and what `lines` raises; the old file stays then.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with ExitStack() as runs, errors_named(unfinished), unfinished.open("wb") as out:
@@ -247,7 +250,7 @@ def write_sorted(lines: Iterator[bytes], path: Path) -> None:
             out.flush()
             sync_file(out.fileno())
         unfinished.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise

@@ -513,7 +513,7 @@ def _converted(source: Path, target: Path) -> Indexed:
     try:
         write_sorted(lines(), index_beside(made))
         unfinished.replace(made)
-    except OSError:
+    except BaseException:  # also without the library
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise

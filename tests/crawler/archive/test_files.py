@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from anabranch.crawler.archive.files import WarcFiles, WarcOptions, convert, ope
 from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import Journal, LineFile
-from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
+from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError, UsageError
 from tests.acceptance.blocking import Process
 from tests.crawler.archive import folders
 from tests.crawler.archive.exchanges import (
@@ -541,6 +542,20 @@ def test_a_converted_file_has_the_records_and_an_index_of_its_own(tmp_path: Path
     assert info.fields["WARC-Filename"] == made.name
     assert [fields["url"] for fields in index_of(target)] == [fields["url"] for fields in index_of(tmp_path)]
     assert list(convert(tmp_path / "warc", target / "warc")) == []
+
+
+def test_a_conversion_without_the_library_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No half of a file, under any name."""
+    files = opened(tmp_path, compression=Zstd())
+    write(files, "http://a.test/1")
+    files.close()
+    target = tmp_path / "made"
+    target.mkdir()
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"needs backports\.zstd"):
+        list(convert(tmp_path / "warc", target))
+    assert list(target.iterdir()) == []
 
 
 def test_a_damaged_file_is_converted_up_to_the_damage(tmp_path: Path) -> None:
