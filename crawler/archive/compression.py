@@ -44,7 +44,7 @@ class Compression(Protocol):
 
     @property
     def beginning(self) -> bytes:
-        """What a file begins with, before its first record."""
+        """The bytes of a file before its first record."""
 
     def member(self, record: bytes) -> bytes:
         """Compress a whole record."""
@@ -108,7 +108,7 @@ class Zstd:
     def __init__(self, dictionary: bytes = b"") -> None:
         """`dictionary` is the content of one, which each file then holds.
 
-        Raises: OrderError without the library; ValueError if the dictionary is none.
+        Raises: OrderError without the library; ValueError for bytes that are no dictionary.
         """
         self._library = _zstd(OrderError, "[write] compression 'zstd'")
         size = len(dictionary).to_bytes(_SIZE_BYTES, "little")
@@ -149,7 +149,7 @@ def compression_of(name: Literal["gzip", "zstd"], deflate: Deflate, dictionary: 
 
 
 def dictionary_at(path: str) -> bytes:
-    """Read the dictionary of an order. Raises: OrderError if there is none."""
+    """Read the dictionary of an order. Raises: OrderError for a file that cannot be read or is no dictionary."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST_DICTIONARY + 1)

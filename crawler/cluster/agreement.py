@@ -77,7 +77,7 @@ from anabranch.frontier.stores.sql.reading import job_counts
 LOCAL = frozenset(
     {"job.name", "job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "frontier.worker_lease"}
     | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
-    | {"write.compression", "write.deflate", "write.zstd_dictionary"}
+    | {"fetch.bind", "fetch.cookie_file", "write.compression", "write.deflate", "write.zstd_dictionary"}
     | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_kind", "dedup.leaf_bits"}
     | {"dedup.split_fan_out", "dedup.mapped_limit"}
 )
@@ -86,6 +86,7 @@ LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 _NOT_PASSED_ON = (
     *("job.seeds", "job.seed_files", "job.worker", "job.modules"),
     *("frontier.store", "logs.file", "report.metrics", "write.zstd_dictionary"),
+    *("fetch.bind", "fetch.cookie_file"),
 )
 
 #: The name of the fact that has what operators changed in the order while the job lived.

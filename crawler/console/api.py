@@ -186,7 +186,9 @@ class _TokenRoute(APIRoute):
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
             if unknown := request.query_params.keys() - known:
-                words = f"the parameters are: {', '.join(sorted(known))}" if known else "there is none here"
+                words = (
+                    f"the parameters are: {', '.join(sorted(known))}" if known else "this address takes no parameters"
+                )
                 raise HTTPException(422, f"{min(unknown)}: is no query parameter; {words}")
             try:
                 job = request.path_params.get("name")

@@ -28,7 +28,7 @@ AUDIT_FILE = "audit.jsonl"
 _MOST_CHARS = 300
 #: Entries of a list or table.
 _MOST_ENTRIES = 20
-#: What stands in the place of a secret.
+#: Written in place of a secret.
 MASK = "***"
 #: Keys whose tables have secrets as values, and keys of secrets; `password_env` and `secret_headers` name variables and files.
 _WITH_VALUES = frozenset({"headers", "header", "login_fields"})
@@ -55,7 +55,7 @@ class AuditLog:
         self._append(holder.name, action, job, arguments, error)
 
     def note_session(self, name: str, action: str, arguments: Mapping[str, object], error: str = "") -> None:
-        """Note a login or a logout. An empty name: that of nobody, which may be a password in the wrong field."""
+        """Note a login or a logout. The name is empty if no user has it: people type passwords into that field."""
         self._append(name, action, "", arguments, error)
 
     def _append(self, who: str, action: str, job: str, arguments: Mapping[str, object], error: str) -> None:

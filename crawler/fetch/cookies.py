@@ -41,8 +41,6 @@ MAX_PER_ANSWER = 50
 MAX_SITES = 10_000
 #: A larger cookies.txt is none of one user.
 MAX_FILE_BYTES = 16 << 20
-#: The file in the state folder of a job.
-COOKIES = "cookies.txt"
 #: Changed cookies are in the file after this time.
 SAVE_S = 5.0
 
@@ -171,25 +169,13 @@ class Cookies:
     def dump(self, now_s: float) -> str:
         """All cookies as a cookies.txt, those that are used least recently first.
 
-        One without a name, with a tab or with a character outside ASCII is left out: the format has no place for it.
+        One that `load` would refuse is left out, whatever a site has set: without a name, with a tab, outside ASCII.
         """
-        lines = [
-            "\t".join(
-                (
-                    f"{_HTTP_ONLY if cookie.is_http_only else ''}{'' if cookie.is_host_only else '.'}{key.domain}",
-                    "FALSE" if cookie.is_host_only else "TRUE",
-                    key.path,
-                    "TRUE" if cookie.is_secure else "FALSE",
-                    "0" if cookie.expires_s == inf else str(int(cookie.expires_s)),
-                    key.name,
-                    cookie.value,
-                )
-            )
-            for jar in self._sites.values()
-            for key, cookie in jar.items()
-            if cookie.expires_s > now_s and key.name and is_sendable(key.path + key.name + cookie.value)
+        found = [
+            (key, cookie) for jar in self._sites.values() for key, cookie in jar.items() if cookie.expires_s > now_s
         ]
-        return _HEAD + "".join(f"{line}\n" for line in lines)
+        lines = [_written(key, cookie) for key, cookie in found if key.name and is_sendable(key.path)]
+        return _HEAD + "".join(f"{line}\n" for line in lines if _is_readable(line))
 
     def _keep(self, site: str, key: _Key, cookie: _Cookie, now_s: float) -> bool:
         """Store or remove a cookie; False if it was there as it is."""
@@ -241,9 +227,8 @@ class CookieFile:
 
     def _begin_writing(self) -> None:
         self._timer = None
-        if (
-            self._writing is None or self._writing.done()
-        ):  # else the disk hangs: what has changed since waits for `close`
+        # If the disk hangs, what has changed since waits for `close`.
+        if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._save(), name="cookies")
 
     async def _save(self) -> None:
@@ -274,6 +259,29 @@ def read_cookie_file(path: Path, jar: Cookies, now_s: float, *, is_secret: bool)
     except UnicodeDecodeError as error:
         raise OrderError(f"{path}: is no text in UTF-8, so it is no cookies.txt") from error
     jar.load(text, str(path), now_s, is_secret=is_secret)
+
+
+def _written(key: _Key, cookie: _Cookie) -> str:
+    """The line of a cookie in a cookies.txt."""
+    return (_HTTP_ONLY if cookie.is_http_only else "") + "\t".join(
+        (
+            f"{'' if cookie.is_host_only else '.'}{key.domain}",
+            "FALSE" if cookie.is_host_only else "TRUE",
+            key.path,
+            "TRUE" if cookie.is_secure else "FALSE",
+            "0" if cookie.expires_s == inf else str(int(cookie.expires_s)),
+            key.name,
+            cookie.value,
+        )
+    )
+
+
+def _is_readable(line: str) -> bool:
+    try:
+        _read_line(line.removeprefix(_HTTP_ONLY), is_http_only=False)
+    except ValueError:
+        return False
+    return len(line.splitlines()) == 1
 
 
 def _read_line(line: str, *, is_http_only: bool) -> tuple[str, _Key, _Cookie]:
@@ -326,6 +334,10 @@ def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | No
     is_secure = "secure" in attributes
     if not _may_set(domain, place, is_secure=is_secure):
         return None
+    if (
+        domain and domain_of(domain) is None
+    ):  # a public suffix, or an address: the cookie is for this host alone (step 5)
+        domain = ""
     path = attributes.get("path", "")
     if not path.startswith("/"):
         path = place.path[: max(place.path.rfind("/"), 1)]  # the folder of the URL (section 5.1.4)

@@ -165,7 +165,7 @@ class Fetcher:
         return await self._ask(FetchRequest(url, settings, form=form), _Reading(settings.limits))
 
     async def _ask(self, asked: FetchRequest, reading: _Reading) -> Response:
-        """By the next proxy that can be used, or directly. Raises: as `get`."""
+        """Fetch by the next proxy that can be used, or directly. Raises: as `get`."""
         away: ServiceAway | None = None
         for proxy in self._in_turn(asked.settings.proxies.of(asked.url)) or (None,):
             try:
@@ -179,7 +179,7 @@ class Fetcher:
         raise away
 
     async def _ask_known(self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None) -> Response:
-        """One exchange, or two if the first brings a challenge of digest authentication that can be answered."""
+        """Make one exchange, or two if the first brings a challenge of digest authentication that can be answered."""
         response = await self._exchange(asked, reading, proxy)
         if asked.settings.digest is None or response.status != HTTPStatus.UNAUTHORIZED:
             return response
@@ -196,7 +196,7 @@ class Fetcher:
         return proxies
 
     async def _exchange(self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None) -> Response:
-        """One exchange, through this proxy or directly; as `get`."""
+        """Make one exchange, through this proxy or directly. Raises: as `get`."""
         url, settings, limits = asked.url, asked.settings, reading.limits
         start_s = self._clock()
         attempts = ConnectAttempts(proxy="" if proxy is None else proxy.url)

@@ -91,9 +91,7 @@ class FetchOptions:
     redact: Literal["all", "secrets", "none"] = "secrets"  #: whose logins archives hide
     referer: bool = False  #: send the page that links to the URL
     proxy: str | Sequence[str] = ()  #: `http://host:port`, `https://…`, `socks5://…`, or `env`; several in turn
-    proxy_password_env: (
-        str | Sequence[str]
-    ) = ()  #: variable with the password of the proxy's user; of several, one each
+    proxy_password_env: str | Sequence[str] = ()  #: variable with the proxy's password; of several, one each
     bind: Sequence[str] = ()  #: the addresses of this machine that connections come from; none: the system chooses
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without `allow_private`
     tls_verify: bool = True
@@ -109,20 +107,17 @@ class SiteOptions:
 
     surts: tuple[str, ...]  #: SURT prefixes, see `frontier.policies.hosts.parse_surt`
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    secret_headers: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({})
-    )  #: name -> where its value is
+    #: Name -> where its value is.
+    secret_headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     user: str = ""  #: of basic authentication (RFC 7617), or digest (RFC 7616)
     auth: Literal["basic", "digest"] = "basic"
     login_page: str = ""  #: URL of a page with the form of a login; empty = there is none
     login_fields: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  #: name -> value
-    login_secrets: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({})
-    )  #: name -> where its value is
+    #: Name -> where its value is.
+    login_secrets: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     login_success: str = ""  #: a text of the page behind the login; empty = the form is gone
-    login_lost: str = (
-        ""  #: a text of pages for those who are not logged in; empty = 401 and redirects to the form alone
-    )
+    #: A text of pages for those who are not logged in; empty = 401 and redirects to the form alone.
+    login_lost: str = ""
     password_env: str = ""  #: variable with the user's password
     proxy: str | Sequence[str] | None = None  #: as in `FetchOptions`; "" = none here
     proxy_password_env: str | Sequence[str] = ()

@@ -40,11 +40,12 @@ _URL = re.compile(
 )
 #: Characters that would end a header field, or are not allowed in one.
 _NOT_SENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-#: Fields with credentials.
+#: Fields that archives never have.
 _ALWAYS_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
+#: Fields with credentials.
 _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE)
 
-
+#: The type of a form's fields.
 FORM_TYPE = "application/x-www-form-urlencoded"
 
 

@@ -89,9 +89,8 @@ class Response(NamedTuple):
     has_surplus: bool = False  #: bytes came behind it; they are no part of it
     received: tuple[bytes, ...] = ()  #: the lines behind the status line of a repaired head; else empty
     repairs: tuple[Repair, ...] = ()  #: what was read as browsers read it
-    secrets: frozenset[bytes] | None = (
-        None  #: values that no archive may show, as none of Set-Cookie; None: it shows all
-    )
+    #: Values that no archive may show, as none of Set-Cookie; None: it shows all.
+    secrets: frozenset[bytes] | None = None
 
     @property
     def request(self) -> bytes:

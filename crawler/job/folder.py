@@ -28,6 +28,7 @@ from anabranch.crawler.job.seeds import STDIN, has_old_seeds, has_seeds, is_file
 from anabranch.crawler.job.state import (
     AGAIN_MARK,
     ARRIVES_FROM,
+    COOKIES,
     FINISHED_MARK,
     FRESH_MARK,
     MOVED_TO,
@@ -93,7 +94,7 @@ _WRITTEN = (
 )
 
 #: What stays in the state of a job that was moved to a database when its folder becomes that of a worker.
-_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_TO, PAYLOADS, SKIPPED)
+_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_TO, PAYLOADS, SKIPPED, COOKIES)
 
 #: The end of a name as `move_aside` and its earlier versions give it.
 _LIKE_MOVED = re.compile(r"\.previous-[0-9][0-9TZ-]*$")

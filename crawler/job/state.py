@@ -26,6 +26,8 @@ FINISHED_MARK = "finished"
 ACCOUNTS = "accounts.sqlite"
 #: The rows of a job of one worker that concern other processes, or outlive its own: its seeds.
 JOB_FILE = "job.db"
+#: The cookies of the job, or of one worker.
+COOKIES = "cookies.txt"
 #: The memory of payloads.
 PAYLOADS = "payloads.sqlite"
 #: URLs that were skipped because a parameter changes nothing (`skipped`).
@@ -172,8 +174,8 @@ def is_moved_aside(directory: Path) -> bool:
 AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
-#: Prefixes of the files that stay from round to round: seeds, fetched payloads, accounts, with SQLite's further files.
-_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", "accounts.", _ROUND_FILE)
+#: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files.
+_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", _ROUND_FILE)
 
 
 #: Marks of what was begun and not ended, and of a queue that is elsewhere.

@@ -146,16 +146,11 @@ _SiteHeaders = Annotated[
     dict[str, str], BeforeValidator(header_table), AfterValidator(partial(checked_headers, of_site=True))
 ]
 _LocalAddress = Annotated[str, AfterValidator(_checked_local_address)]
-#: One, or a list.
-_Proxies = Annotated[
-    tuple[Annotated[str, AfterValidator(_checked_proxy)], ...],
-    BeforeValidator(lambda value: ((value,) if value else ()) if isinstance(value, str) else value),
-]
+#: A single text needs no brackets; an empty one is none.
+_OneOrMore = BeforeValidator(lambda value: ((value,) if value else ()) if isinstance(value, str) else value)
+_Proxies = Annotated[tuple[Annotated[str, AfterValidator(_checked_proxy)], ...], _OneOrMore]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
-_Variables = Annotated[
-    tuple[_Variable, ...],
-    BeforeValidator(lambda value: ((value,) if value else ()) if isinstance(value, str) else value),
-]
+_Variables = Annotated[tuple[_Variable, ...], _OneOrMore]
 #: A variable, or a file.
 _SecretPlace = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[^\x00-\x1f\x7f]*/[^\x00-\x1f\x7f]*)$")
@@ -179,9 +174,8 @@ class FetchSection(Section):
     referer: bool = False  #: send the page that a link was found on
     proxy: _Proxies = ()  #: http://host:port, https://…, socks5://… or `env`; several: in turn; none: hosts are dialled
     proxy_password_env: _Variables = ()  #: variable with the password of the proxy's user; of several, one for each
-    bind: tuple[
-        _LocalAddress, ...
-    ] = ()  #: addresses of this machine that connections come from; none: the system chooses
+    #: Addresses of this machine that connections come from; none: the system chooses.
+    bind: tuple[_LocalAddress, ...] = ()
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without allow_private
     tls_verify: bool = True  #: certificates must be valid
     tls_old: bool = True  #: servers that offer only RSA key exchange or short keys are asked, too; the log notes it
@@ -208,9 +202,8 @@ class SiteEntry(Section):
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
     headers: _SiteHeaders = Field(default_factory=dict)
-    secret_headers: dict[str, _SecretPlace] = Field(
-        default_factory=dict
-    )  #: name -> the variable with its value, or a file with a / in its path that only its owner may read (0600)
+    #: Name -> the variable with its value, or a file with a / in its path that only its owner may read (0600).
+    secret_headers: dict[str, _SecretPlace] = Field(default_factory=dict)
     user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic or digest authentication
     auth: Literal["basic", "digest"] = "basic"  #: how the user is told; digest never sends the password
     password_env: _Variable = ""  #: variable with the user's password

@@ -93,7 +93,7 @@ class CrawlOrder(BaseSettings):
 #: Keys whose values others must not see, or that say where files are on this machine.
 _PRIVATE = frozenset(
     {"job.seeds", "job.seed_files", "job.modules", "frontier.store", "dedup.leaves", "logs.file", "write.upload"}
-    | {"fetch.bind", "report.metrics", "write.zstd_dictionary"}
+    | {"dns.hosts", "dns.servers", "fetch.bind", "report.metrics", "write.zstd_dictionary"}
 )
 
 

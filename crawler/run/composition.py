@@ -20,7 +20,7 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
-from anabranch.crawler.fetch.cookies import COOKIES, CookieFile, Cookies, read_cookie_file
+from anabranch.crawler.fetch.cookies import CookieFile, Cookies, read_cookie_file
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
@@ -31,7 +31,7 @@ from anabranch.crawler.job.orderfile import settle_changes
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
 from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.job.seedtable import Seeds
-from anabranch.crawler.job.state import begin_round, current_round, round_of_run
+from anabranch.crawler.job.state import COOKIES, begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import UsedLimits
@@ -231,7 +231,9 @@ async def _open_cookies(context: RunContext, jar: Cookies, opened: AsyncExitStac
     They are kept in that file, or in the job's folder. Of several workers each keeps its own.
     """
     section, kept, now_s = context.order.fetch, context.job.state / COOKIES, context.clock()
-    if not (section.cookies or section.cookie_file or any(site.cookies for site in context.order.site)):
+    if not (
+        section.cookies or section.cookie_file or any(site.cookies or site.login_page for site in context.order.site)
+    ):
         return
     named = Path(section.cookie_file) if section.cookie_file else None
     if named is not None:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tests.acceptance.archive import archived
 from tests.acceptance.command import anabranch, crawl_log, write_order
+from tests.site.application import serving
 
 PASSED, GIVEN, HEADER, FRESH = "passed-0123456789", "given-0123456789", "Bearer header-0123456789", "fresh-0123456789"
 COOKIES = f"# Netscape HTTP Cookie File\nmembers.test\tFALSE\t/\tFALSE\t0\tsid\t{GIVEN}\n"
@@ -48,14 +49,9 @@ class Members:
 @pytest.fixture
 async def members() -> AsyncIterator[Members]:
     found = Members()
-    app = web.Application()
-    app.router.add_get("/{rest:.*}", found.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    found.port = runner.addresses[0][1]
-    yield found
-    await runner.cleanup()
+    async with serving(found.answer) as port:
+        found.port = port
+        yield found
 
 
 def order_of(folder: Path, members: Members, site: str, **fetch: object) -> Path:
@@ -172,14 +168,9 @@ class Application:
 @pytest.fixture
 async def application() -> AsyncIterator[Application]:
     found = Application()
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", found.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    found.port = runner.addresses[0][1]
-    yield found
-    await runner.cleanup()
+    async with serving(found.answer) as port:
+        found.port = port
+        yield found
 
 
 LOGIN = """login_page = "http://app.test/login"

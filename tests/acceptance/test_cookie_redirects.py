@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
+from tests.site.application import serving
 
 HOSTS = [f"h{number}.test" for number in range(6)]
 #: A page that redirects to itself with a cookie, and one that is led back to by a page that sets the cookie.
@@ -61,14 +62,9 @@ class Site:
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     found = Site()
-    app = web.Application()
-    app.router.add_get("/{rest:.*}", found.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    found.port = runner.addresses[0][1]
-    yield found
-    await runner.cleanup()
+    async with serving(found.answer) as port:
+        found.port = port
+        yield found
 
 
 def inside(host: str) -> dict[str, int]:

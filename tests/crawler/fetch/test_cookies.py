@@ -312,6 +312,35 @@ def test_a_cookie_of_an_address_is_for_it_alone(domain: str) -> None:
     assert one.header(f"http://{domain}:8080/", NOW_S) == "a=b"
 
 
+@each_row(
+    ("url", "field"),
+    [
+        ("http://github.io/", "a=b; Domain=github.io"),
+        ("http://a_b.test/", "a=b"),
+        ("http://a_b.test/", "a=b; Domain=a_b.test"),
+        ("http://127.0.0.1/", "a=b; Domain=127.0.0.1"),
+        ("http://localhost/", "a=b; Domain=localhost"),
+        ("http://[::1]/", "a=b"),
+        ("http://a.test./", "a=b; Path=/\u2028x"),
+        ("http://a.test/", "a=\xe9"),
+        ("http://a.test/", "nameless"),
+        ("http://a.test/", "a=b; Path=/x\ty"),
+        ("http://a.test/", "a=#HttpOnly_b; HttpOnly; Max-Age=999999999999999"),
+    ],
+)
+def test_whatever_a_site_sets_the_file_can_be_read_again(url: str, field: str) -> None:
+    """A line that is refused would keep the next run from its start."""
+    one = jar(field, url=url)
+    Cookies().load(one.dump(NOW_S), "cookies.txt", NOW_S, is_secret=False)
+
+
+def test_a_cookie_of_a_public_suffix_is_for_that_host_alone() -> None:
+    """Some suffixes are hosts, too; their users' sites do not get it (RFC 6265, section 5.3, step 5)."""
+    one = jar("a=b; Domain=github.io; Path=/", url="http://github.io/")
+    assert one.header("http://github.io/", NOW_S) == "a=b"
+    assert one.header("http://user.github.io/", NOW_S) == ""
+
+
 async def test_changed_cookies_are_in_the_file_when_it_is_closed(tmp_path: Path) -> None:
     """Its owner alone may read it. Answers that change nothing write nothing."""
     path, one = tmp_path / "cookies.txt", Cookies()
