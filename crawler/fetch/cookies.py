@@ -334,15 +334,17 @@ def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | No
     is_secure = "secure" in attributes
     if not _may_set(domain, place, is_secure=is_secure):
         return None
-    if (
-        domain and domain_of(domain) is None
-    ):  # a public suffix, or an address: the cookie is for this host alone (step 5)
-        domain = ""
+    domain = _shared_domain(domain)
     path = attributes.get("path", "")
     if not path.startswith("/"):
         path = place.path[: max(place.path.rfind("/"), 1)]  # the folder of the URL (section 5.1.4)
     cookie = _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s), "httponly" in attributes)
     return _Key(domain or place.host, path, name), cookie
+
+
+def _shared_domain(domain: str) -> str:
+    """The domain, or nothing for a public suffix or an address: the cookie is for its host alone then (section 5.3, step 5)."""
+    return domain if domain_of(domain) else ""
 
 
 def _may_set(domain: str, place: _Place, *, is_secure: bool) -> bool:

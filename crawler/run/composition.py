@@ -231,9 +231,7 @@ async def _open_cookies(context: RunContext, jar: Cookies, opened: AsyncExitStac
     They are kept in that file, or in the job's folder. Of several workers each keeps its own.
     """
     section, kept, now_s = context.order.fetch, context.job.state / COOKIES, context.clock()
-    if not (
-        section.cookies or section.cookie_file or any(site.cookies or site.login_page for site in context.order.site)
-    ):
+    if not _uses_cookies(context.order):
         return
     named = Path(section.cookie_file) if section.cookie_file else None
     if named is not None:
@@ -242,6 +240,11 @@ async def _open_cookies(context: RunContext, jar: Cookies, opened: AsyncExitStac
         await asyncio.to_thread(read_cookie_file, kept, jar, now_s, is_secret=False)
     path = kept if named is None or context.is_shared else named
     opened.push_async_callback(CookieFile(path, jar, context.clock).close)
+
+
+def _uses_cookies(order: CrawlOrder) -> bool:
+    of_sites = any(site.cookies or site.login_page for site in order.site)
+    return order.fetch.cookies or bool(order.fetch.cookie_file) or of_sites
 
 
 def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fetcher:
