@@ -52,7 +52,7 @@ def smm(
     repeats: Annotated[
         Number, typer.Option(metavar="SHARE", help="Share of the input that repeats earlier URLs (default 0.0).")
     ] = None,
-    runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 4).")] = None,
+    runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 9).")] = None,
     probes: Annotated[Whole, typer.Option(help="URLs asked for false positives (default 1M).", **COUNT)] = None,
     signature: Annotated[
         Text,

@@ -127,7 +127,7 @@ async def test_a_real_prometheus_has_data_for_each_panel_and_loads_each_rule(tmp
             while {rule["health"] for rule in group["rules"]} != {"ok"}:
                 await asyncio.sleep(0.2)
                 (group,) = (await answered(port, "/api/v1/rules"))["groups"]
-            assert len(group["rules"]) == 6
+            assert len(group["rules"]) == 7
             (target,) = (await answered(port, "/api/v1/targets"))["activeTargets"]
             assert (target["health"], target["lastError"]) == ("up", "")
         finally:

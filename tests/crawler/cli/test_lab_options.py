@@ -25,7 +25,7 @@ FLAGS = {
     | {
         "count": ("--count 2k", 2000),
         "repeats": ("--repeats 0.5", 0.5),
-        "runs": ("--runs 5", 5),
+        "runs": ("--runs 12", 12),
         "probes": ("--probes 10k", 10_000),
         "signature": ("--signature md5", "md5"),
         "levels": ("--levels 1,1,3", (1, 1, 3)),
@@ -99,6 +99,7 @@ def test_each_flag_reaches_its_field(commands, verb, field) -> None:
 COMPARED = {
     "expected": ("--expected 10k", 10_000),
     "false_positive": ("--false-positive 0.01", 0.01),
+    "bits": ("--bits 16", 16.0),
     "urls": ("--urls -", Path("-")),
     "kinds": ("--kind hosts", ("hosts",)),
     "pages": ("--pages 5k", 5000),
