@@ -77,8 +77,8 @@ def closed_rows(file: Path, statement: str) -> list[tuple[Any, ...]]:
     try:
         return _rows(f"{file.absolute().as_uri()}?mode=ro", statement)
     finally:
-        if not had_index:
-            index.unlink(missing_ok=True)
+        if not had_index and index.exists():  # on a read-only disk it is not, and cannot be removed
+            index.unlink()
 
 
 def _rows(uri: str, statement: str) -> list[tuple[Any, ...]]:
