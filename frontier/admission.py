@@ -118,7 +118,7 @@ class Outbound:
 
 
 def _link_row(candidate: Candidate, ordinal: int, share: int, via: int, precedence: int) -> LinkRow:
-    return LinkRow(ordinal, share, candidate.url, candidate.key, candidate.hops, via, precedence, candidate.payload)
+    return LinkRow(share, ordinal, candidate.url, candidate.key, candidate.hops, via, precedence, candidate.payload)
 
 
 class Admission:
@@ -170,14 +170,14 @@ class Admission:
         return Prepared(charge, verdicts, fresh, *self._lanes_and_precedences(fresh, via_url))
 
     def adopt(self, links: Sequence[LinkRow]) -> None:
-        """Add links of other workers to the batch as rows; their keys are in the store."""
+        """Add links of other workers to the batch as rows; the store drops those whose keys are known."""
         found = [authority(link.url) for link in links]
         hosts = [one.host for one in found if one is not None]  # candidates without a host are refused before
         batch = self._outbox.batch
         adopted = batch.exchanging().adopted
         for link, lane in zip(links, self.assignment.lanes_of([link.url for link in links], hosts), strict=True):
             self._add_row(link, lane, link.precedence, link.via, ordinal=link.ordinal)
-            adopted.add(link.ordinal)
+            adopted.append(link)
         if links:
             self._remember(self._outbox.last_number, [link.dedup_key() for link in links])
 

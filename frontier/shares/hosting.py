@@ -1,7 +1,8 @@
 """The shares that this Frontier holds: what belongs to others is sent, what comes is queued, shares are taken and given back.
 
 A candidate whose host is in a share of ours is queued. Any other becomes a `LinkRow` in the same batch, so in the transaction
-of the page that it was found on; the store drops it if its key is known. The holder of the share gets it as `LinksRead`.
+of the page that it was found on. The holder of the share gets it as `LinksRead`, and decides whether it is new: several workers
+may have found it at the same time. A worker sends a URL once, because its filter knows it from then on.
 
 A share that leaves serves nothing more from that moment on: its gates leave memory, each as soon as its leases have ended. Then
 the store gives it back.

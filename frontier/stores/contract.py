@@ -110,8 +110,8 @@ class LeftGate(NamedTuple):
 class LinkRow(NamedTuple):
     """An accepted URL on its way to a share of another worker, in the table `link`. Its columns in their order."""
 
-    ordinal: int  #: of its row, given by the sender
     share: int  #: the receiver
+    ordinal: int  #: of its row, given by the sender
     url: str
     key: bytes | None  #: None = the URL in UTF-8
     hops: str
@@ -130,9 +130,9 @@ class LinkChanges:
     __slots__ = ("adopted", "outbound")
 
     def __init__(self) -> None:
-        self.outbound: list[LinkRow] = []  #: URLs for shares of other workers, unless their key is seen
-        #: Ordinals in the batch's `new` that were links for a share of ours: their keys are seen, and the links go.
-        self.adopted: set[int] = set()
+        self.outbound: list[LinkRow] = []  #: URLs for shares of other workers, unless their key is known to be seen
+        #: Links for shares of ours whose rows are in the batch's `new`. They go, also if their keys are seen.
+        self.adopted: list[LinkRow] = []
 
 
 class Batch:
@@ -250,7 +250,10 @@ class Synced(NamedTuple):
 
 
 class LinksRead(NamedTuple):
-    """Links for shares that this worker serves. Each comes once: it is gone from the store when a batch has adopted it."""
+    """Links for shares that this worker serves; several may have one key, and it may be seen.
+
+    Each comes once: it is gone from the store when a batch has adopted it.
+    """
 
     links: list[LinkRow]
 
@@ -331,7 +334,7 @@ class JobCounts(NamedTuple):
     """A whole job of several workers, as committed at one moment."""
 
     counters: Counters  #: of all workers that ever joined
-    links: int  #: accepted URLs on their way to the worker that holds their share
+    links: int  #: URLs on their way to the worker that holds their share, which drops those that are known
 
     @property
     def is_done(self) -> bool:

@@ -16,7 +16,7 @@ from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.contract import Counters
 
 #: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
-FORMAT = "7"
+FORMAT = "8"
 #: First part of the names of the facts that may not change.
 IDENTITY = "identity:"
 #: Name of the share rule among these.

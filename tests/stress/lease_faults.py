@@ -43,6 +43,8 @@ FETCH_S = 0.02
 #: Pages of the site for each fault: more than are fetched until the next one.
 PAGES_PER_FAULT = 3000
 
+#: The tables with URLs.
+TABLES = ("url", "done", "link")
 #: Rows of `url`, `lane` and `gate` that were written by a session which did not hold the share of their gate.
 WATCH = (
     "CREATE TABLE stale (what text, share bigint, holder bigint, session text, pid int)",
@@ -168,6 +170,7 @@ class Campaign:
         assert done == distinct, f"{done - distinct} pages are done twice"
         lost = administer(self._place, "SELECT count(*) FROM seen")[0][0] - self._accepted()
         assert not lost, f"{lost} URLs are seen and nowhere"
+        self._check_links()
         with open_frontier(None, order(), store=store_of(self._place, "last")) as frontier:
             frontier.operations.check()
         leased = [line for log in self._folder.glob("*.log") for line in log.read_text().split("\n")[:-1]]
@@ -182,9 +185,19 @@ class Campaign:
         )
 
     def _accepted(self) -> int:
-        tables = " + ".join(f"(SELECT count(*) FROM {table})" for table in ("url", "done", "link"))
+        """Those whose keys are entered; a link's is when its receiver takes it."""
+        tables = " + ".join(f"(SELECT count(*) FROM {table})" for table in ("url", "done"))
         count: int = administer(self._place, f"SELECT {tables}")[0][0]
         return count
+
+    def _check_links(self) -> None:
+        """Each link of a page that is done is queued, done or on its way to the worker that holds its share."""
+        there = {
+            url for (url,) in administer(self._place, " UNION ".join(f"SELECT url FROM {table}" for table in TABLES))
+        }
+        pages = [url for (url,) in administer(self._place, "SELECT url FROM done")]
+        lost = {link.url for url in pages for link in links(url, self._pages)} - there
+        assert not lost, f"{len(lost)} links of pages that are done are lost"
 
     def _make(self) -> None:
         """Make the tables with the first page, then have them watched."""

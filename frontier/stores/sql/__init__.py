@@ -161,19 +161,18 @@ WORKER = Table(
     *_numbers("batch", *Counters._fields),
 )
 
-#: Columns in the order of `LinkRow`.
+#: Columns in the order of `LinkRow`. Clustered by share, so that what is sent to one worker lies apart from the others'.
 LINK = Table(
     "link",
     METADATA,
-    *_key("ordinal"),
-    *_numbers("share"),
+    *_key("share", "ordinal"),
     Column("url", String, nullable=False),
     Column("key", LargeBinary),  # NULL = the URL in UTF-8
     Column("hops", String, nullable=False),
     *_numbers("via", "precedence"),
     Column("payload", LargeBinary),
+    sqlite_with_rowid=False,
 )
-Index("link_share", LINK.c.share, LINK.c.ordinal)
 
 #: Facts about the whole: format, identity, clean mark, epoch, counters, number and time of the last batch, notes.
 CRAWL = Table(

@@ -266,19 +266,20 @@ def seen_ordinals(connection: Connection, fingerprints: Sequence[int]) -> dict[i
 def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
     """The record of the URL with this key. Raises: InvariantBroken if it was seen and has no row.
 
-    Cost: two seeks for a URL that is unknown or has ended, a few for one that is queued in `lane`, else a scan of `url`. An
-    index by ordinal would cost every queued URL about 30 bytes and a second random write, for a rare question.
+    Cost: two seeks for a URL that has ended, a few for one that is queued in `lane`, a look at the links on their way for one
+    that is unknown, else a scan of `url`. An index by ordinal would cost every queued URL about 30 bytes and a second random
+    write, for a rare question.
     """
     fingerprint = seen_fingerprint(key)
     ordinal = seen_ordinals(connection, [fingerprint]).get(fingerprint)
     if ordinal is None:
-        return None
+        return _link_of(connection, key)
     if ended := fetch_for(connection, statements.DONE, [(ordinal,)]):
         return _ended_record(ended[0])
     found = [] if lane is None else _seek(connection, lane, ordinal)
     found = found or fetch(connection, statements.URL_ANYWHERE, (ordinal,))
-    if not found and (links := fetch(connection, statements.LINK_AT, (ordinal,))):
-        return _record_of(LinkRow._make(links[0]))
+    if not found and (link := _link_of(connection, key)):
+        return link
     if not found:
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
     return row_of(found[0]).record()
@@ -307,8 +308,13 @@ def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, 
     return {key: records[ordinal] for key, ordinal in places.items() if ordinal in records}
 
 
-def _record_of(link: LinkRow) -> UrlRecord:
-    """An accepted URL on its way to another worker."""
+def _link_of(connection: Connection, key: bytes) -> UrlRecord | None:
+    """The record of a URL on its way to another worker, of several links the first one's."""
+    rows = fetch(connection, statements.LINKS_OF, (key, key.decode(errors="replace")))
+    links = [link for link in map(LinkRow._make, rows) if link.dedup_key() == key]
+    if not links:
+        return None
+    link = min(links, key=lambda link: link.ordinal)
     record = UrlRecord(link.url, UrlState.QUEUED, 0, "", 0, link.ordinal, hops=link.hops)
     return record._replace(payload=link.payload, precedence=link.precedence, via=link.via)
 
@@ -479,8 +485,13 @@ def _check_lanes(connection: Connection, queued: int) -> None:
 
 
 def _check_seen(connection: Connection) -> None:
-    """Each key is in `seen` with the ordinal of its last row; nothing else is there."""
-    last_rows = 0
+    """Each key is in `seen` with the ordinal of its last row; nothing else is there.
+
+    A link to another worker need not be: the receiver enters its key. Forced ones are, and so are those of older formats.
+    """
+    links = [LinkRow._make(row) for row in fetch(connection, statements.ALL_LINKS)]
+    sent = seen_ordinals(connection, [seen_fingerprint(link.dedup_key()) for link in links])
+    last_rows = len({link.ordinal for link in links} & set(sent.values()))
     for rows in _keyed_rows(connection):
         ordinals = [(seen_fingerprint(key), ordinal) for key, ordinal in rows]
         known = seen_ordinals(connection, [fingerprint for fingerprint, _ in ordinals])
@@ -495,12 +506,11 @@ def _check_seen(connection: Connection) -> None:
 
 
 def _keyed_rows(connection: Connection) -> Iterator[list[tuple[bytes, int]]]:
-    """Every row's key and ordinal, in pages; links to other workers are rows, too."""
+    """Every row's key and ordinal, in pages."""
     place = None
     while rows := queued_keys(connection, place, _CHUNK):
         place = rows[-1][1]
         yield [(key, place[3]) for key, place in rows]
-    yield [(link.dedup_key(), link.ordinal) for link in map(LinkRow._make, fetch(connection, statements.ALL_LINKS))]
     last = 0
     while ended := ended_keys(connection, last, _CHUNK):
         last = ended[-1][1]

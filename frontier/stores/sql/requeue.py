@@ -52,7 +52,7 @@ def requeue(
     """Queue these pages of a worker again, with numbers from `first` on; how many they are."""
     write(connection, statements.DELETE_DONE, [(page.ordinal,) for page in pages])
     links = [
-        LinkRow(first + place, rule.of_url(page.url) or 0, page.url, page.key, "", 0, precedence_of(page.url), None)
+        LinkRow(rule.of_url(page.url) or 0, first + place, page.url, page.key, "", 0, precedence_of(page.url), None)
         for place, page in enumerate(pages)
     ]
     fingerprints = seen_fingerprints([link.dedup_key() for link in links])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import DDL, Connection, inspect
@@ -23,7 +23,7 @@ from anabranch.frontier.stores.totals import FORMAT, IDENTITY, counters_of, is_s
 #: For those who copy all tables, or ask whether they are there.
 METADATA, CRAWL = sql.METADATA, sql.CRAWL
 #: The formats that can be read.
-READ = ("3", "4", "5", "6", FORMAT)
+READ = ("3", "4", "5", "6", "7", FORMAT)
 
 #: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
@@ -203,10 +203,11 @@ def _convert(connection: Connection, facts: Mapping[str, str]) -> dict[str, str]
         for index in sql.GATE.indexes:
             index.drop(connection)
         connection.execute(_added("gate", "share"))
-    if facts["format"] != "6":
+    if facts["format"] not in {"6", "7"}:
         connection.execute(_added("done", "worker"))
-    _keep_failures(connection)
-    METADATA.create_all(connection)
+    if facts["format"] != "7":
+        _keep_failures(connection)
+    _cluster_links(connection)
     for index in (*sql.GATE.indexes, *sql.DONE.indexes):
         index.create(connection, checkfirst=True)
     if facts["format"] == "3":
@@ -225,6 +226,19 @@ def _keep_failures(connection: Connection) -> None:
     if inspect(connection).has_table(sql.WORKER.name):
         connection.execute(_added("worker", "retried"))
     _put(connection, {"retried": "0"})
+
+
+def _cluster_links(connection: Connection) -> None:
+    """7 to 8, and tables that an older format lacks: links are clustered by share. Those on their way stay so.
+
+    Their keys are in `seen` already, each with its link's number; so the receiver takes them.
+    """
+    links: Sequence[Values] = []
+    if inspect(connection).has_table(sql.LINK.name):
+        links = fetch(connection, statements.ALL_LINKS)
+        sql.LINK.drop(connection)
+    METADATA.create_all(connection)
+    write(connection, statements.INSERT_LINK, links)
 
 
 _PAGE = 10_000

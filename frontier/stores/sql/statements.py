@@ -394,7 +394,10 @@ FREE_SHARES = _FREE_OF_DEAD.where(_held)
 #: Of one that leaves in order.
 GIVE_UP_SHARES = _FREE.values(died_s=0).where(_held)
 HELD_SHARES = select(share.id, share.leaving, share.died_s).where(_held).order_by(share.id)
-UNHELD_SHARES = select(share.id).where(share.epoch.is_(None)).order_by(share.id).limit(_limit())
+#: Without those that another worker is claiming.
+UNHELD_SHARES = (
+    select(share.id).where(share.epoch.is_(None)).order_by(share.id).limit(_limit()).with_for_update(skip_locked=True)
+)
 _this = share.id == Parameter("share")
 #: (epoch, share).
 CLAIM_SHARE = update(sql.SHARE).values(epoch=Parameter("epoch"), leaving=0).where(_this, share.epoch.is_(None))
@@ -410,12 +413,13 @@ ROWS_OF_SHARES = _listed(
     gate.share,
 )
 INSERT_LINK = _inserting(sql.LINK)
-DELETE_LINKS = _listed(delete(sql.LINK), link.ordinal)
+DELETE_LINKS = _listed(delete(sql.LINK), link.share, link.ordinal)
 #: Links that are read at a time.
 LINKS_AT_ONCE = 2000
 LINKS = _listed(select(sql.LINK).order_by(link.ordinal).limit(LINKS_AT_ONCE), link.share)
 ALL_LINKS = select(sql.LINK)
-LINK_AT = ALL_LINKS.where(link.ordinal == Parameter("ordinal"))
+#: Links that may have a key. (key, URL).
+LINKS_OF = ALL_LINKS.where(or_(link.key == Parameter("key"), link.url == Parameter("url")))
 #: All of the job in one statement, so as of one moment.
 JOB_COUNTS = select(
     func.coalesce(func.max(worker.last_ordinal), 0),

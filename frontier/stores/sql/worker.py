@@ -5,9 +5,10 @@ gates, lanes and rows. Its lease is one row of the table `worker`, good for `ttl
 transaction that writes begins with its renewal, which is the fence, too: who takes over ends that row in a transaction of its
 own, and after that every renewal of the former worker changes no row.
 
-A page's links to hosts of other workers are rows of the table `link`, written with the page's end. Their keys enter `seen` at
-once, so each URL is sent by one page of one worker. The worker that holds the share polls for them: between machines no event
-tells. They leave `link` in the transaction that queues them.
+A page's links to hosts of other workers are rows of the table `link`, written with the page's end, unless their keys are in
+`seen`. Only the worker that holds a share enters the keys of its hosts into `seen`: so no worker waits for another, and of
+equal links from several workers the first one counts. That worker polls for them: between machines no event tells. They leave
+`link` in the transaction that queues or drops them.
 
 Shares are divided anew when a worker comes or goes: each holds its even part, by the order of the epochs. There is no
 coordinator: a worker claims free ones, and gives back what is above its part, after its fetches of them have ended.

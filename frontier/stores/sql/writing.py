@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,7 +23,6 @@ from anabranch.frontier.stores.contract import (
     Ended,
     GateRow,
     LeftGate,
-    LinkChanges,
     LinkRow,
     Opening,
     Place,
@@ -42,6 +41,9 @@ _MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}
 _FAILED = OutcomeKind.FAILED
+
+
+AnyRow = TypeVar("AnyRow", Row, LinkRow)
 
 
 class Owner(Protocol):
@@ -330,29 +332,36 @@ class TransactionWriter:
             raise InvariantBroken(f"row {row.ordinal} ends or moves at {row[:4]}, and is at {placed[:4]}")
 
     def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
-        """Enter the new rows' fingerprints into `seen`; the result is the rows with known keys.
+        """Enter the new rows' fingerprints into `seen`, those of adopted links too; the result is the rows with known keys.
 
-        Those of links to other workers too, in one order: so no two workers wait for each other.
+        So only the holder of a share enters the keys of its hosts, and no worker waits for another. Forced links are the
+        exception: their sender enters them, because an operator's command counts what becomes of them.
         """
+        new, forced = list(chain.from_iterable(batch.new for batch in batches)), _forced(batches)
         exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
-        new = list(chain.from_iterable(map(_entered, batches)))
         links = [link for exchange in exchanges for link in exchange.outbound]
-        rows: Sequence[Row | LinkRow] = [*new, *links] if links else new
-        died = self._enter_in_order(rows, batches)
-        if exchanges:
-            self._exchange(exchanges, [link for link in links if link.ordinal not in died])
-        return [row for row in new if row.ordinal in died]
+        died = self._enter_in_order([*new, *_of(forced, links)] if forced else new, forced, batches)
+        if links:
+            sent = self._unknown([link for link in links if link.ordinal not in forced])
+            write(self._connection, statements.INSERT_LINK, sorted([*sent, *_of(forced - died, links)]))
+        self._take_away([link for exchange in exchanges for link in exchange.adopted])
+        return _of(died, new)
 
-    def _exchange(self, exchanges: Sequence[LinkChanges], links: Sequence[LinkRow]) -> None:
-        """Write links for other workers, and take away those that were adopted."""
-        write(self._connection, statements.INSERT_LINK, links)
-        adopted = sorted(ordinal for exchange in exchanges for ordinal in exchange.adopted)
-        write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
-        self.adopted += adopted
+    def _unknown(self, links: Sequence[LinkRow]) -> list[LinkRow]:
+        """The links whose keys are not in `seen`. Those that others are entering may be among them: nothing is waited for."""
+        fingerprints = seen_fingerprints([link.dedup_key() for link in links])
+        known = seen_ordinals(self._connection, sorted(set(fingerprints)))
+        return [link for link, one in zip(links, fingerprints, strict=True) if one not in known]
 
-    def _enter_in_order(self, rows: Sequence[Row | LinkRow], batches: Sequence[Batch]) -> set[int]:
+    def _take_away(self, adopted: Sequence[LinkRow]) -> None:
+        """Delete links that were adopted, also those whose keys were known."""
+        write(self._connection, statements.DELETE_LINKS, sorted(link[:2] for link in adopted))
+        self.adopted += [link.ordinal for link in adopted]
+
+    def _enter_in_order(
+        self, rows: Sequence[Row | LinkRow], forced: Collection[int], batches: Sequence[Batch]
+    ) -> set[int]:
         self._gone.clear()
-        forced = _forced(batches)
         if not forced:
             return self._enter(rows) if rows else set()
         died: set[int] = set()
@@ -397,7 +406,10 @@ class TransactionWriter:
         self._change_totals(failed=-taken, retried=taken + len(here))
 
     def _enter(self, rows: Sequence[Row | LinkRow]) -> set[int]:
-        """Enter their fingerprints, of equal keys the first one's; the result is the numbers of those with known keys."""
+        """Enter their fingerprints, of equal keys the first one's; the result is the numbers of those with known keys.
+
+        A key that stands there for the row itself is not known: its sender has entered it.
+        """
         fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
         ordinals = [row.ordinal for row in rows]
         winners = dict(zip(reversed(fingerprints), reversed(ordinals), strict=True))
@@ -427,13 +439,6 @@ class TransactionWriter:
                 self._change_totals(**{one.name.lower(): sign * int(rows)})
 
 
-def _entered(batch: Batch) -> Sequence[Row]:
-    """Its new rows whose keys are not in `seen` yet."""
-    if batch.exchange is None:
-        return batch.new
-    return [row for row in batch.new if row.ordinal not in batch.exchange.adopted]
-
-
 def _failing(batch: Batch) -> Iterator[int]:
     """The ordinals of its rows that fail."""
     yield from (row.ordinal for row, _, kind in batch.ended if kind is _FAILED)
@@ -450,6 +455,11 @@ def _coming(batch: Batch) -> Iterator[Row | LinkRow]:
 def _forced(batches: Sequence[Batch]) -> set[int]:
     """Ordinals of rows and links that are entered though seen."""
     return {ordinal for batch in batches if batch.forced for ordinal in batch.forced}
+
+
+def _of(ordinals: Collection[int], rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Those of the rows that have these ordinals."""
+    return [row for row in rows if row.ordinal in ordinals] if ordinals else []
 
 
 def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:

@@ -7,7 +7,7 @@ environments. The site is `scripts/benchmarks/site`.
 
 from __future__ import annotations
 
-from scripts.benchmarks.crawl import knowing, long, memory, size, speed, stores, strangers
+from scripts.benchmarks.crawl import knowing, long, memory, size, speed, stores, strangers, workers
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
@@ -19,6 +19,7 @@ GROUPS: tuple[Group, ...] = (
     Group(name="server", what="the server and the bare loop", run=speed.server),
     Group(name="memory", what="crawls of 20,000 pages and of 200,000", run=memory.grown),
     Group(name="postgres", what="a page's cost in PostgreSQL and in SQLite", run=stores.compared),
+    Group(name="workers", what="1 to 6 paced workers in PostgreSQL, and what they wait for", run=workers.paced),
     Group(name="size", what="30,000 pages and 300,000, beside the bare loop", run=size.size),
     Group(name="hosts", what="30,000 hosts of a page each, beside the bare loop", run=size.hosts),
     Group(name="strangers", what="Colly, spider, wget2 and Heritrix on 30,000 pages", run=strangers.strangers),

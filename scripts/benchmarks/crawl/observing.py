@@ -82,7 +82,7 @@ def observe(command: Sequence[str], cores: Set[int], environment: dict[str, str]
         began, notes, peak = time.monotonic(), list[Note](), 0
         while not _ends_within(process, _NOTE_S):
             living = family(process.pid)
-            notes += filter(None, [_noted(living, notes[-1].cpu_s if notes else 0.0)])
+            notes += filter(None, [noted(living, notes[-1].cpu_s if notes else 0.0)])
             peak = max(peak, sum(_status_bytes(one, "VmHWM") for one in living))
             if time.monotonic() - began > limit_s:
                 raise CrawlFailed(f"it did not end in {limit_s:.0f} s")
@@ -132,17 +132,19 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _noted(pids: Sequence[int], used_s: float) -> Note | None:
-    """None if they have just ended. Times of children that ended and were waited for are their parent's.
+def noted(pids: Sequence[int], used_s: float) -> Note | None:
+    """The use of these processes now, at least what they had used before; None if they have just ended.
 
+    Times of children that ended and were waited for are their parent's.
     What was used never falls: a child that ends between the reading of its parent and its own is in neither.
     """
-    used_s_of = [used for pid in pids if (used := _times_s(pid)) is not None]
+    used_s_of = [used for pid in pids if (used := cpu_s_of(pid)) is not None]
     own = sum(_status_bytes(pid, "RssAnon") for pid in pids)
     return Note(at_s=time.time(), cpu_s=max(used_s, sum(used_s_of)), own_bytes=own) if used_s_of else None
 
 
-def _times_s(pid: int) -> float | None:
+def cpu_s_of(pid: int) -> float | None:
+    """CPU time of a process; None if it has ended."""
     fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS if len(fields) > 15 and fields[0] not in "ZX" else None
 

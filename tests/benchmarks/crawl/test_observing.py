@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.benchmarks.crawl.observing import CrawlFailed, Note, Use, _noted, family, observe
+from scripts.benchmarks.crawl.observing import CrawlFailed, Note, Use, family, noted, observe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 
@@ -68,7 +68,7 @@ subprocess.run([sys.executable, "-c", "import time; b = b'x' * {64 * MiB}\\nwhil
 
 def test_what_was_used_never_falls() -> None:
     """A child that ends while a note is taken was read neither with its parent nor by itself."""
-    note = _noted([os.getpid()], 1e6)
+    note = noted([os.getpid()], 1e6)
     assert note is not None
     assert note.cpu_s == 1e6
 

@@ -6,13 +6,18 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+
+from sqlalchemy import Connection, create_engine, make_url
 
 from anabranch.frontier.composition import FrontierOrder, open_frontier, share_rule_of
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, Lease, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
+from anabranch.frontier.stores.contract import Answer
+from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from tests.patience import HANG_S
@@ -144,3 +149,49 @@ def crawl(workers: list[Worker], site: Site) -> Counter[str]:
 
     until(is_done, workers, step)
     return total
+
+
+@contextmanager
+def team(place: Path | str, names: str = "abc", **orders: object) -> Iterator[list[Worker]]:
+    """Workers that have divided the shares; they leave at the end."""
+    workers = [Worker(place, name, order(**orders)) for name in names]
+    until(lambda: is_divided(workers), workers)
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+def is_divided(workers: list[Worker]) -> bool:
+    """Each has its even part."""
+    parts = sorted(len(worker.serving) for worker in workers)
+    return sum(parts) == SHARES and parts[-1] - parts[0] <= 1
+
+
+@contextmanager
+def frozen(worker: Worker) -> Iterator[None]:
+    """While inside, the worker's store does nothing, as one of a process that is stopped or cut off."""
+    stops, goes_on = Event(), Event()
+    owner = worker.store._owner
+    tasks = owner.tasks
+
+    def stopped(post: Callable[[list[Answer]], None]) -> list[Question]:
+        stops.set()
+        assert goes_on.wait(HANG_S)
+        return tasks(post)
+
+    owner.tasks = stopped  # type: ignore[method-assign]
+    assert stops.wait(HANG_S)
+    try:
+        yield
+    finally:
+        owner.tasks = tasks  # type: ignore[method-assign]
+        goes_on.set()
+
+
+def at_once(place: Path | str, step: Callable[[Connection], None]) -> None:
+    """A step in a transaction of its own."""
+    url = make_url(f"sqlite:///{place}" if isinstance(place, Path) else place)
+    engine = create_engine(url.set(drivername=url.drivername.replace("postgresql", "postgresql+psycopg")))
+    with engine.begin() as connection:
+        step(connection)
+    engine.dispose()

@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, create_engine, make_url
+from sqlalchemy import Connection
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
 from anabranch.frontier.errors import FormatMismatch, Passing, PolicyError, StoreInUse, StoreSetBack, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.explain import QueueView
-from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, name_id
+from anabranch.frontier.records import (
+    Candidate,
+    GateKey,
+    Outcome,
+    OutcomeKind,
+    name_id,
+)
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.stores.contract import Answer
-from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from scripts.postgres_server import administer, fresh_database
-from tests.frontier.shares.team import SHARES, Site, Worker, crawl, identity, order, until, waiting
+from tests.frontier.shares.team import (
+    SHARES,
+    Site,
+    Worker,
+    at_once,
+    crawl,
+    frozen,
+    identity,
+    is_divided,
+    order,
+    team,
+    until,
+    waiting,
+)
 from tests.frontier.test_composition import crash
 from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
@@ -36,52 +52,6 @@ from tests.postgres_server import own_server, server
 SHORT_S = 1.0
 #: Of one that may lose it at any time, for nobody else is there yet.
 SHORTEST_S = 0.3
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
-    if request.param == "sqlite":
-        yield tmp_path / "frontier.db"
-    else:
-        with server() as url:
-            yield url
-
-
-@contextmanager
-def team(place: Path | str, names: str = "abc", **orders: object) -> Iterator[list[Worker]]:
-    """Workers that have divided the shares; they leave at the end."""
-    workers = [Worker(place, name, order(**orders)) for name in names]
-    until(lambda: is_divided(workers), workers)
-    yield workers
-    for worker in workers:
-        worker.close()
-
-
-def is_divided(workers: list[Worker]) -> bool:
-    """Each has its even part."""
-    parts = sorted(len(worker.serving) for worker in workers)
-    return sum(parts) == SHARES and parts[-1] - parts[0] <= 1
-
-
-@contextmanager
-def frozen(worker: Worker) -> Iterator[None]:
-    """While inside, the worker's store does nothing, as one of a process that is stopped or cut off."""
-    stops, goes_on = Event(), Event()
-    owner = worker.store._owner
-    tasks = owner.tasks
-
-    def stopped(post: Callable[[list[Answer]], None]) -> list[Question]:
-        stops.set()
-        assert goes_on.wait(HANG_S)
-        return tasks(post)
-
-    owner.tasks = stopped  # type: ignore[method-assign]
-    assert stops.wait(HANG_S)
-    try:
-        yield
-    finally:
-        owner.tasks = tasks  # type: ignore[method-assign]
-        goes_on.set()
 
 
 @pytest.mark.parametrize("policy", ["host", "bkdr:7", "domain"])
@@ -135,18 +105,6 @@ def test_workers_that_begin_at_once_make_one_job(place: Path | str) -> None:
     assert sorted(worker.name for worker in workers[0].store.workers()) == list("abcd")
     for worker in workers:
         worker.close()
-
-
-def test_a_url_that_two_workers_find_is_queued_once(place: Path | str) -> None:
-    """The store decides: the second one's link dies, and its filter knows the URL from then on."""
-    with team(place, "ab") as (one, other):
-        urls = [Candidate(f"http://h{number}.test/") for number in range(40)]
-        for worker in (one, other):
-            worker.frontier.schedule(urls)
-            worker.frontier.flush()
-        until(lambda: not one.store.job_counts().links, [one, other])
-        assert one.store.job_counts().counters.queued == len(urls)
-        assert not any(other.frontier.unseen([url.url.encode() for url in urls]))
 
 
 def test_a_worker_that_joins_gets_its_part_and_nothing_is_fetched_twice(place: Path | str) -> None:
@@ -406,15 +364,6 @@ def set_back(connection: Connection) -> None:
         connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM saved_{table}")
 
 
-def at_once(place: Path | str, step: Callable[[Connection], None]) -> None:
-    """A step in a transaction of its own."""
-    url = make_url(f"sqlite:///{place}" if isinstance(place, Path) else place)
-    engine = create_engine(url.set(drivername=url.drivername.replace("postgresql", "postgresql+psycopg")))
-    with engine.begin() as connection:
-        step(connection)
-    engine.dispose()
-
-
 def is_set_back(worker: Worker) -> bool:
     """The worker has noticed it."""
     try:
@@ -552,20 +501,6 @@ def test_store_and_order_must_agree_on_shares(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="shares 0: give a whole number"):
         open_frontier(None, order(shares=0))
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_links_way_can_be_looked_at(place: Path | str) -> None:
-    """Between two workers a URL is accepted and queued nowhere yet; it is found all the same."""
-    with team(place, "ab") as (one, other), frozen(other):
-        urls = [f"http://h{number}.test/" for number in range(20)]
-        one.frontier.schedule([Candidate(url, hops="L") for url in urls])
-        one.frontier.flush()
-        counts = one.store.job_counts()
-        assert counts.links > 0
-        assert counts.links + counts.counters.queued == len(urls)
-        assert not counts.is_done
-        found = [one.store.look_up(url.encode()) for url in urls]
-        assert [record and (record.url, record.hops) for record in found] == [(url, "L") for url in urls]
 
 
 async def test_every_worker_is_drained_when_the_whole_job_is_done(place: Path | str) -> None:

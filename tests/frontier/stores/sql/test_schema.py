@@ -101,7 +101,7 @@ def test_tables_of_another_format_are_refused(path: Path) -> None:
         store.connection.exec_driver_sql("UPDATE crawl SET value = '1' WHERE name = 'format'")
     with (
         sqlite.connected(path, None) as connection,
-        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5, 6, 7;"),
+        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5, 6, 7, 8;"),
     ):
         open_tables(connection, "the job", {}, NOW_S)
 
@@ -205,9 +205,20 @@ def _of_format_3(place: str | Path, order: FrontierOrder, tmp_path: Path) -> Non
             frontier.finish(lease, Outcome(OutcomeKind.RETRY, after_s=1000.0), [])
             frontier.operations.pause(QueueKey("test,a,b,#81"))
             frontier.flush()
-    _set_format(place, "3")
+    set_format(place, "3")
 
 
+#: From format 8 to 7.
+_BY_ORDINAL = (
+    (
+        "CREATE TABLE old_link (ordinal BIGINT NOT NULL PRIMARY KEY, share BIGINT NOT NULL, url VARCHAR NOT NULL, key {bytes},"
+        " hops VARCHAR NOT NULL, via BIGINT NOT NULL, precedence BIGINT NOT NULL, payload {bytes})"
+    ),
+    "INSERT INTO old_link SELECT ordinal, share, url, key, hops, via, precedence, payload FROM link",
+    "DROP TABLE link",
+    "ALTER TABLE old_link RENAME TO link",
+    "CREATE INDEX link_share ON link (share, ordinal)",
+)
 #: From format 7 to 6.
 _WITHOUT_FAILURES = (
     "DROP TABLE failure", "DROP INDEX done_failed", "ALTER TABLE worker DROP COLUMN retried",
@@ -225,14 +236,14 @@ _WITHOUT_SHARES = (
 )  # fmt: skip
 
 
-def _set_format(place: str | Path, number: str) -> None:
+def set_format(place: str | Path, number: str) -> None:
     engine = create_engine(
         f"sqlite:///{place}" if isinstance(place, Path) else make_url(place).set(drivername="postgresql+psycopg")
     )
     with engine.begin() as connection:
-        steps = {"6": _WITHOUT_FAILURES, "5": _WITHOUT_ENDER, "4": _WITHOUT_SHARES}
+        steps = {"7": _BY_ORDINAL, "6": _WITHOUT_FAILURES, "5": _WITHOUT_ENDER, "4": _WITHOUT_SHARES}
         for statement in [step for to, listed in steps.items() if number <= to for step in listed]:
-            connection.execute(text(statement))
+            connection.execute(text(statement.format(bytes="BLOB" if isinstance(place, Path) else "BYTEA")))
         connection.execute(text("UPDATE crawl SET value = :number WHERE name = 'format'"), {"number": number})
     engine.dispose()
     if isinstance(place, Path):
@@ -262,19 +273,19 @@ def test_a_store_under_another_policy_is_as_it_was(place: str | Path, tmp_path: 
     order = FrontierOrder(policy="host")
     with _opened(place, order, tmp_path) as frontier:
         frontier.schedule([Candidate(url) for url in URLS])
-    _set_format(place, "3")
+    set_format(place, "3")
     with _opened(place, order, tmp_path) as frontier:
         frontier.operations.check()
         assert frontier.counts().pending == len(URLS)
 
 
-@pytest.mark.parametrize("number", ["4", "5", "6"])
+@pytest.mark.parametrize("number", ["4", "5", "6", "7"])
 def test_a_store_of_an_older_format_is_gone_on_with(place: str | Path, number: str, tmp_path: Path) -> None:
     """All its gates are in the one share, and are served as before; no worker ended what had ended."""
     order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
     with _opened(place, order, tmp_path) as frontier:
         frontier.schedule([Candidate(url) for url in URLS])
-    _set_format(place, number)
+    set_format(place, number)
     with _opened(place, order, tmp_path) as frontier:
         frontier.operations.check()
         leased = []
@@ -291,7 +302,7 @@ def test_failures_of_an_older_format_are_retried_with_unknown_hops(place: str | 
     order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
     with _opened(place, order, tmp_path) as frontier:
         _fail(frontier, [Candidate(URLS[0], hops="LL")])
-    _set_format(place, "6")
+    set_format(place, "6")
     with _opened(place, order, tmp_path) as frontier:
         _fail(frontier, [Candidate(URLS[3], hops="LE", payload=b"seed")])
         report = frontier.operations.retry(lambda _: True)
@@ -319,7 +330,7 @@ def test_a_migration_that_is_killed_changes_nothing(steps: int, path: Path) -> N
     """It is one transaction: the next opening begins it again."""
     with crawl(path) as store:
         store.add(row(1), row(2))
-    _set_format(path, "5")
+    set_format(path, "5")
     child = os.fork()
     if not child:
         try:
@@ -354,8 +365,8 @@ def test_a_format_that_is_not_known_is_refused(place: str | Path, tmp_path: Path
     """It is that of a newer program, or of one before the first that is kept."""
     order = FrontierOrder(policy="host")
     _opened(place, order, tmp_path).close()
-    _set_format(place, "8")
+    set_format(place, "9")
     with pytest.raises(
-        FormatMismatch, match="the format is 8 in the job, and this program reads 3, 4, 5, 6, 7; use the version"
+        FormatMismatch, match="the format is 9 in the job, and this program reads 3, 4, 5, 6, 7, 8; use the version"
     ):
         _opened(place, order, tmp_path)
