@@ -149,6 +149,11 @@ def cpu_s_of(pid: int) -> float | None:
     return sum(map(int, fields[11:15])) / _TICKS if len(fields) > 15 and fields[0] not in "ZX" else None
 
 
+def cpu_s_of_family(pid: int) -> float:
+    """CPU time of a process and its descendants."""
+    return sum(cpu_s_of(one) or 0.0 for one in family(pid))
+
+
 def _status_bytes(pid: int, name: str) -> int:
     found = re.search(rf"^{name}:\s+(\d+) kB", _read(Path(f"/proc/{pid}/status")), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0

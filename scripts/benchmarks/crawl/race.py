@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts.benchmarks.crawl.contestants import BARE, Contestant, Task
-from scripts.benchmarks.crawl.observing import CrawlFailed, Use, observe
+from scripts.benchmarks.crawl.observing import CrawlFailed, Use, cpu_s_of_family, observe
 from scripts.benchmarks.crawl.peers import PeerMissing, Peers, cache_folder
 from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.benchmarks.site import nginx, process
@@ -60,6 +60,7 @@ class Result:
     own_last_bytes: int  #: RssAnon when the last page was asked for
     took_s: float  #: from the process's start to its end
     tenths: tuple[Tenth, ...] = ()  #: of the pages, in order
+    server_us: float = 0.0  #: CPU time of the site's server a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +98,15 @@ def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
     """One crawl of the whole site. Raises: CrawlFailed, PeerMissing."""
     command = contestant.command(task)
     task.server.tally()
+    server_s = cpu_s_of_family(task.server.pid)
     used = observe(command, pinned, contestant.environment)
+    server_s = cpu_s_of_family(task.server.pid) - server_s
     tally = task.server.tally()
     if fault := tally.fault(task.server.site.pages, may_repeat=contestant.strays):
         raise CrawlFailed(fault)
     if tally.others and not contestant.strays:
         raise CrawlFailed(f"{tally.others:,} requests were for what is no page")
-    return result_of(tally, used)
+    return replace(result_of(tally, used), server_us=1e6 * server_s / tally.pages)
 
 
 def result_of(tally: Tally, used: Use) -> Result:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
+from anabranch.crawler.lab.report import interval
 from scripts.benchmarks.crawl.contestants import (
     BARE,
     CRAWLEE,
@@ -16,11 +18,13 @@ from scripts.benchmarks.crawl.contestants import (
     TUNED,
     TWO_PROCESSES,
 )
-from scripts.benchmarks.crawl.race import Compared, raced, rows
+from scripts.benchmarks.crawl.race import Compared, Result, raced, rows
 from scripts.benchmarks.rows import Row, Setting
 from scripts.benchmarks.site.pages import Site
 
 HOSTS = 200
+#: Times as fast two processes are on two cores, the server of the site included.
+_TWO_OVER_ONE = 1.5
 
 _ONE_HOST = (
     Compared(name="durable", over="scrapy", target=20.0),
@@ -63,6 +67,23 @@ def processes(setting: Setting) -> Iterable[Row]:
     """All processes share all cores, the server included."""
     site, everywhere = Site(pages=setting.pages, hosts=HOSTS, is_named=True), os.sched_getaffinity(0)
     contestants = (BARE, DURABLE, ONE_PROCESS, TWO_PROCESSES)
-    ratios = (Compared(name="2", over="1", target=1.0), Compared(name="2", over="durable"))
+    ratios = (Compared(name="2", over="1", target=_TWO_OVER_ONE), Compared(name="2", over="durable"))
     outcome = raced(site, contestants, setting, pinned_to=(everywhere, everywhere))
     yield from rows("processes", contestants, ratios, outcome)
+    if not outcome.faults:
+        yield on_two_cores(outcome.results["1"], outcome.results["2"])
+
+
+def on_two_cores(one: Sequence[Result], two: Sequence[Result]) -> Row:
+    """The gain on two cores that are idle, by CPU times alone: one process fills a core, two and the server fill both."""
+    gains = [2 * alone.cpu_us / (both.cpu_us + both.server_us) for alone, both in zip(one, two, strict=True)]
+    return Row(
+        name="processes/cores-x",
+        what="pages/s of two idle cores, 2 / 1, by CPU time",
+        measured=statistics.median(gains),
+        unit="x",
+        target=_TWO_OVER_ONE,
+        interval=interval(gains),
+        note=f"{min(gains):.3g} to {max(gains):.3g} in {len(gains)} rounds; the site's server takes "
+        f"{statistics.median(result.server_us for result in two):,.0f} µs a page",
+    )

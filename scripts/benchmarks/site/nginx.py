@@ -65,7 +65,8 @@ def serving(site: pages.Site, cores: Set[int] = frozenset(), folder: Path | None
         stack.callback(process.terminate)  # killed it would leave its worker behind
         _await_answer(process, (addresses[0], port), place / _ERRORS)
         log = stack.enter_context((place / _LOG).open("rb"))
-        yield Server(site=site, port=port, program="nginx", tally=_Count(log, addresses[0], port))
+        count = _Count(log, addresses[0], port)
+        yield Server(site=site, port=port, program="nginx", tally=count, pid=process.pid)
 
 
 def configuration(addresses: Sequence[str], port: int) -> str:

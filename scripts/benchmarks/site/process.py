@@ -24,6 +24,7 @@ class Server:
     port: int
     program: str  #: the name of the server
     tally: Callable[[], Tally]  #: the requests since the last call (blocks for a moment)
+    pid: int  #: of the process, which may have children
 
     @property
     def seed(self) -> str:
@@ -45,7 +46,11 @@ def serving(site: Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
             if not port:
                 raise RuntimeError("the server of the benchmark did not start")
             yield Server(
-                site=site, port=int(port), program="a small server", tally=partial(_tally, server.stdin, server.stdout)
+                site=site,
+                port=int(port),
+                program="a small server",
+                tally=partial(_tally, server.stdin, server.stdout),
+                pid=server.pid,
             )
         finally:
             server.kill()

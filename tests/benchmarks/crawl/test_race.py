@@ -26,6 +26,7 @@ from scripts.benchmarks.crawl.contestants import (
 )
 from scripts.benchmarks.crawl.observing import Note, Use
 from scripts.benchmarks.crawl.race import Compared, Kept, Outcome, Result, Tenth, raced, ratio, result_of, rows
+from scripts.benchmarks.crawl.speed import on_two_cores
 from scripts.benchmarks.rows import Setting, Wishes
 from scripts.benchmarks.site import nginx, process
 from scripts.benchmarks.site.pages import Site
@@ -66,6 +67,14 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     )
     assert (found.measured, found.target, found.is_bound) == (0.5, 0.45, False)
     assert "0.5 to 0.8 in 3 rounds" in found.note
+
+
+def test_the_gain_of_two_processes_on_idle_cores_follows_from_cpu_times() -> None:
+    """One process fills one core; two of them and the site's server fill both."""
+    one, two = result(1, cpu_us=500.0), replace(result(1, cpu_us=550.0), server_us=75.0)
+    found = on_two_cores([one] * 3, [two, two, replace(two, cpu_us=900.0)])
+    assert (found.measured, found.target) == (1.6, 1.5)
+    assert "75 µs" in found.note
 
 
 def test_a_shared_core_makes_hints_of_the_ratios() -> None:
