@@ -27,11 +27,15 @@ from anabranch.frontier.records import (
     name_id,
 )
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import fetch
+from anabranch.frontier.stores.sql.postgres import PostgresDatabase
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from scripts.postgres_server import administer, fresh_database
 from tests.frontier.shares.team import (
     SHARES,
+    TTL_S,
     Site,
     Worker,
     at_once,
@@ -105,6 +109,16 @@ def test_workers_that_begin_at_once_make_one_job(place: Path | str) -> None:
     assert sorted(worker.name for worker in workers[0].store.workers()) == list("abcd")
     for worker in workers:
         worker.close()
+
+
+def test_workers_that_claim_at_the_same_time_look_at_other_shares() -> None:
+    """The second one does not wait for the first one's commit."""
+    with server() as place:
+        Worker(place, "a", order()).close()
+        database = PostgresDatabase(place, lock_s=TTL_S)
+        with database.connected() as one, database.connected() as other, one.begin(), other.begin():
+            first, second = (fetch(connection, statements.UNHELD_SHARES, (3,)) for connection in (one, other))
+            assert (len(first), len(second), {*first} & {*second}) == (3, 3, set())
 
 
 def test_a_worker_that_joins_gets_its_part_and_nothing_is_fetched_twice(place: Path | str) -> None:
