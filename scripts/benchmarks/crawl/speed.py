@@ -6,7 +6,6 @@ import os
 import statistics
 from collections.abc import Iterable, Sequence
 
-from anabranch.crawler.lab.report import interval
 from scripts.benchmarks.crawl.contestants import (
     BARE,
     CRAWLEE,
@@ -19,7 +18,7 @@ from scripts.benchmarks.crawl.contestants import (
     TWO_PROCESSES,
 )
 from scripts.benchmarks.crawl.race import Compared, Result, raced, rows
-from scripts.benchmarks.rows import Row, Setting
+from scripts.benchmarks.rows import Row, Setting, rounds_row
 from scripts.benchmarks.site.pages import Site
 
 HOSTS = 200
@@ -77,13 +76,8 @@ def processes(setting: Setting) -> Iterable[Row]:
 def on_two_cores(one: Sequence[Result], two: Sequence[Result]) -> Row:
     """The gain on two cores that are idle, by CPU times alone: one process fills a core, two and the server fill both."""
     gains = [2 * alone.cpu_us / (both.cpu_us + both.server_us) for alone, both in zip(one, two, strict=True)]
-    return Row(
-        name="processes/cores-x",
-        what="pages/s of two idle cores, 2 / 1, by CPU time",
-        measured=statistics.median(gains),
-        unit="x",
-        target=_TWO_OVER_ONE,
-        interval=interval(gains),
-        note=f"{min(gains):.3g} to {max(gains):.3g} in {len(gains)} rounds; the site's server takes "
-        f"{statistics.median(result.server_us for result in two):,.0f} µs a page",
-    )
+    server_us = statistics.median(result.server_us for result in two)
+    return rounds_row(
+        "processes/cores-x", "pages/s of two idle cores, 2 / 1, by CPU time", gains, "x", target=_TWO_OVER_ONE,
+        note=f"the site's server takes {server_us:,.0f} µs a page",
+    )  # fmt: skip
