@@ -58,6 +58,7 @@ class Visit:
     failure: FetchError | None = None  #: the fetch failed, or the URL was refused
     broken: Exception | None = None  #: a processor failed
     links: list[Link] = field(default_factory=list)  #: those of the page; a processor may change the list
+    body_rule: int = 0  #: number of the rule that left the body unread; 0: it was read
     dropped_links: int = 0  #: links beyond the limit of outlinks
     lost_links: int = 0  #: links for which a user function failed
     lost: list[LostLink] = field(default_factory=list)  #: the first `MAX_LOST_NAMED` of them
@@ -78,6 +79,10 @@ class Visit:
     def recalled(self, archived: Response | None) -> None:
         """The page has not changed; `archived` is its earlier response, None if that cannot be read."""
         self.archived = archived
+
+    def stopped_before_body(self, rule: int) -> None:
+        """The rule of this number left the body unread."""
+        self.body_rule = rule
 
     def failed(self, error: FetchError) -> None:
         """The fetch failed, or a processor refused the URL."""
@@ -140,8 +145,10 @@ class Visit:
 
     @property
     def is_busy(self) -> bool:
-        """The host answered the URL itself, with a status that asks for a rest."""
+        """The host answered the URL itself, with a status that asks for a rest and another try."""
         if self.response is None or self.broken is not None or self.decision is not ChainDecision.NONE:
+            return False
+        if self.body_rule:  # the operator wants no other try
             return False
         return self.response.status in HOST_BUSY
 

@@ -60,6 +60,8 @@ def explained(facts: Facts) -> str:
         text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
     if "robots" in facts:
         text = f"{text}\n  robots.txt: {escaped(facts['robots'])}"
+    if "body" in facts:
+        text = "\n  ".join([text, *map(escaped, f"body: {facts['body']}".splitlines())])
     if "last_trouble" in facts:
         text = f"{text}\n  {trouble_line(facts['last_trouble'])}"
     if facts.get("not_run"):

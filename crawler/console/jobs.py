@@ -111,6 +111,7 @@ ALLOWED: Mapping[str, str] = {
         "queue_precedence key uri_precedence"
     ),
     "site": "surt headers user proxy cookies max_body_bytes",
+    "body": "read status media_types min_length_bytes max_length_bytes headers addresses hops surt seeds",
 }
 #: Sections whose values may be a user function, package.module:function.
 _WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")

@@ -180,7 +180,8 @@ class HttpExchange:
             raise ProxyRefused(proxy.url, proxy.refusal)
 
     def _page_head(self, head: ResponseHead) -> PageHead:
-        return PageHead(self._request.url, head.status, head.headers)
+        address = self._address if self._request.proxy is None else ""
+        return PageHead(self._request.url, head.status, head.headers, address)
 
     async def _read_body(self, content: StreamReader) -> None:
         """Read the body while it comes fast enough, up to its limit; the rest is never read."""

@@ -35,6 +35,8 @@ MEMORY_BYTES = 128 * 1024
 SHARED_BYTES = 32 << 20
 
 CHUNK_BYTES = 64 * 1024
+#: A Content-Length of more digits is none.
+_MOST_DIGITS = 18
 
 
 class Cut(Enum):
@@ -44,16 +46,19 @@ class Cut(Enum):
     TIME = "timeTrunc"  #: the time limit passed, or the body came too slowly, after its first byte
     DISCONNECT = "midFetchTrunc"  #: the connection ended before the body did, or a bad chunk came
     HEADERS = "headerTrunc"  #: too many headers; if they had no end, there is no body
-    ABORT = "midFetchAbort"  #: a body rule did not want the body
+    ABORT = "midFetchAbort"  #: a rule before the body did not want it
     DECODED = "decTrunc"  #: the content coding is broken, or its content exceeds what is read
 
 
 class PageHead(NamedTuple):
-    """An answer before its body is read: what a body rule decides by."""
+    """An answer before its body is read: what a rule before the body decides by."""
 
     url: str  #: as requested
     status: int  #: HTTP status
     headers: Headers  #: names in any case, several values by `getall`
+    address: str = ""  #: IP address of the other end; empty behind a proxy, which alone knows it
+    hops: str = ""  #: how the URL was found: the path from its seed, one letter a hop
+    seed: str = ""  #: the seed that led to it; empty if it is not known
 
     @property
     def media_type(self) -> str:
@@ -64,10 +69,11 @@ class PageHead(NamedTuple):
     def length(self) -> int | None:
         """The Content-Length: the size of the body as it comes; None without a valid one."""
         text = self.headers.get("Content-Length", "").strip()
-        return int(text.lstrip("0") or 0) if text.isascii() and text.isdigit() else None
+        digits = text.lstrip("0") if text.isascii() and text.isdigit() else "x"
+        return int(digits or 0) if len(digits) <= _MOST_DIGITS and digits != "x" else None
 
 
-#: A user's rule of `[fetch] body_rules`: False leaves the body unread; True and None read it.
+#: A user's rule of `[fetch] body_rules`: False leaves the body unread, True reads it, None leaves it to the rules before it.
 BodyRule = Callable[[PageHead], bool | None]
 
 

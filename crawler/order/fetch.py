@@ -184,7 +184,7 @@ class FetchSection(Section):
     allow_private: bool = False  #: loopback and private addresses may be fetched
     body_rules: tuple[
         UserFunctionName, ...
-    ] = ()  #: user functions that see a page's head, and may leave its body unread
+    ] = ()  #: user functions that see a page's head, and may leave its body unread; after the entries [[body]]
     conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
     name_retries_s: tuple[Duration, ...] = NAME_RETRIES_S  #: waits before a name that only times out is tried again
     outage_first_s: PositiveDuration = 60.0  #: a service that has not worked in this run is waited for so long

@@ -22,6 +22,7 @@ from anabranch.crawler.order.frontier import DedupSection, FrontierSection, Over
 from anabranch.crawler.order.quantities import exact_duration, exact_size, parse_duration, parse_size
 from anabranch.crawler.order.sections import (
     AgentSection,
+    BodyEntry,
     CrawlSection,
     JobSection,
     LimitsSection,
@@ -60,6 +61,7 @@ class CrawlOrder(BaseSettings):
     report: ReportSection = ReportSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
     site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
+    body: tuple[BodyEntry, ...] = ()  #: entries, in a file only
 
     _code: UserCode | None = PrivateAttr(default=None)  # a copy of the order has it, too; None: all its code may run
 

@@ -1,11 +1,13 @@
-"""The other sections of an order: [job], [agent], [crawl], [urls], [scope], [limits], [write], [logs] and [report]."""
+"""The other sections of an order: [job], [agent], [crawl], [urls], [scope] and its entries [[body]], [limits], [write], [logs]
+and [report].
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from anabranch.crawler.fetch.secrets import is_sendable
 from anabranch.crawler.order.values import (
@@ -16,11 +18,14 @@ from anabranch.crawler.order.values import (
     FolderName,
     ListenAddressOrNone,
     Name,
+    Networks,
     Positive,
     PositiveDuration,
     Section,
     SeedFile,
     Size,
+    Statuses,
+    Texts,
     UserFolder,
     UserFunctionName,
     contradiction,
@@ -172,6 +177,45 @@ class ScopeSection(Section):
     similar: Literal["", "published", "site-bound"] = ""  #: the same as [dedup] similar
     similar_expect: Positive = 1_000_000  #: the same as [dedup] similar_expect
     rules: tuple[UserFunctionName, ...] = ()  #: user rules, package.module:function, after all others
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _field_patterns(fields: dict[str, str]) -> dict[str, str]:
+    """Refuse what is no name of a header field."""
+    for name in fields:
+        if not _FIELD_NAME.fullmatch(name):
+            raise ValueError(f"has {shown(name)!r}, which is no name of a header field")
+    return fields
+
+
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
+_Surts = Annotated[tuple[_Surt, ...], BeforeValidator(_listed)]
+
+
+class BodyEntry(Section):
+    """An entry `[[body]]`: a rule before the body. It decides where all that it names holds; the last that decides wins."""
+
+    read: bool = False  #: true: the body is read; false: it is left unread, and the page is not archived
+    status: Statuses = ()  #: of the answer: 404, "4xx", "500-599"
+    media_types: Texts = ()  #: of its Content-Type, like "video/*"
+    min_length_bytes: Size = 0  #: by its Content-Length, at least; 0: any, or none
+    max_length_bytes: Size = 0  #: by its Content-Length, at most; 0: any, or none
+    headers: Annotated[dict[str, str], AfterValidator(_field_patterns)] = Field(
+        default_factory=dict
+    )  #: name of a field -> its text, in which * stands for any text
+    addresses: Networks = ()  #: IP ranges of the server, like "192.0.2.0/24"; behind a proxy no address is known
+    hops: Annotated[str, AfterValidator(_pattern)] = ""  #: regular expression, found in the path of hops
+    surt: _Surts = ()  #: SURT prefixes, hosts or URLs of the page
+    seeds: _Surts = ()  #: the same of the seed that led to the page
+
+    @model_validator(mode="after")
+    def _with_some_length(self) -> Self:
+        if 0 < self.max_length_bytes < self.min_length_bytes:
+            raise contradiction("it is less than min_length; no answer has such a length", "max_length", "min_length")
+        return self
 
 
 class LimitsSection(Section):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -48,6 +50,41 @@ def _number(value: object) -> object:
     return value
 
 
+_STATUS_RANGE = re.compile(r"([1-9]\d\d)(?:-([1-9]\d\d))?|([1-9])xx", re.ASCII)
+
+
+def status_range(text: str) -> tuple[int, int]:
+    """The first and the last status of `404`, `500-599` or `4xx`. Raises: ValueError."""
+    found = _STATUS_RANGE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"must be HTTP statuses, like 404, 4xx or 500-599; not {text!r}")
+    if found[3]:
+        return 100 * int(found[3]), 100 * int(found[3]) + 99
+    low, high = int(found[1]), int(found[2] or found[1])
+    if low > high:
+        raise ValueError(f"must be HTTP statuses, like 404, 4xx or 500-599; {text!r} holds none")
+    return low, high
+
+
+def _status_texts(value: object) -> object:
+    """One status or several, as numbers or texts."""
+    listed = value if isinstance(value, list | tuple) else (value,)
+    return tuple(str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in listed)
+
+
+def _checked_status(text: str) -> str:
+    status_range(text)
+    return text
+
+
+def _checked_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"must be IP ranges, like 192.0.2.0/24 or 2001:db8::/32; {error}") from None
+    return text
+
+
 def _folder_name(name: str) -> str:
     if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
         raise ValueError(f"must be a name for a folder, without / and not beginning with a dot; not {name!r}")
@@ -78,6 +115,13 @@ Precedence = Annotated[Whole, Field(ge=0, le=255)]
 Factor = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[Factor, Field(le=1)]
 Part = Annotated[Factor, Field(gt=0, le=1)]
+#: HTTP statuses, one or several: 404, "4xx", "500-599".
+Statuses = Annotated[tuple[Annotated[str, AfterValidator(_checked_status)], ...], BeforeValidator(_status_texts)]
+#: IP ranges, one or several.
+Networks = Annotated[
+    tuple[Annotated[str, AfterValidator(_checked_network)], ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+]
 Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 ListenAddressOrNone = Annotated[str, AfterValidator(_checked_listener)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
@@ -90,6 +134,8 @@ FileOrNone = Annotated[
 Prefixes = Annotated[
     tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value), Field(min_length=1)
 ]
+#: The same of other texts; none is needed.
+Texts = Annotated[tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 # A dumped order is in another folder, so it has full paths.
 SeedFile = Annotated[Path, AfterValidator(path_without_nul), PlainSerializer(lambda path: str(path.absolute()))]

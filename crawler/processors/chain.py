@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
@@ -25,10 +24,11 @@ from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSite
 from anabranch.crawler.processors.cookie_redirects import RepeatForCookies
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.login import Logins
-from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
+from anabranch.crawler.processors.page import BodyCheck, ExtractPage, FetchPage, directives_for
 from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRobots, RobotsOptions, RobotsPrecondition
 from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
 from anabranch.crawler.processors.user_processors import user_processor
+from anabranch.crawler.scope.body import body_rules_of
 from anabranch.crawler.visit import Processor
 from anabranch.frontier import AsyncFrontier
 
@@ -91,10 +91,9 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
         )
     else:
         yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
-    wants_body = body_check(order.fetch.body_rules)
     get = Logins(parts.fetcher).get if parts.fetcher.has_logins else parts.fetcher.get
-    fetch = get if wants_body is None else partial(get, wants_body=wants_body)
-    yield "fetch", FetchPage(fetch, archive)
+    rules = body_rules_of(order)
+    yield "fetch", FetchPage(get, archive, None if rules is None else BodyCheck(rules, parts.seeding.maker.tags))
     yield "extract", ExtractPage(Extractor(options, parts.sandbox), directives)
     for name in order.job.processors:
         yield name.lower(), user_processor(name)

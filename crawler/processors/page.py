@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import NO_URL, Extractor
 from anabranch.crawler.fetch.response import Cut, PageHead, Response
+from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
-from anabranch.crawler.outcomes.userfunctions import BODY_RULE, user_function
 from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
+from anabranch.crawler.scope.body import BodyRules
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.cancellation import to_the_end
@@ -26,16 +28,38 @@ MAX_UNCONDITIONAL = 100_000
 ReadDirectives = Callable[[Response, Iterable[str]], Directives]
 
 
+class BodyCheck:
+    """Decides by the rules before the body whether the body of a visit's answer is read."""
+
+    def __init__(self, rules: BodyRules, tags: SourceTags) -> None:
+        self._rules = rules
+        self._tags = tags
+
+    def wants(self, visit: Visit, head: PageHead) -> bool:
+        """Note the rule that leaves the body unread, if one does. Raises: UserFunctionFailed."""
+        lease = visit.lease
+        rule = self._rules.stopped_by(head._replace(hops=lease.hops, seed=self._tags.tag_of(lease.payload) or ""))
+        visit.stopped_before_body(rule)
+        return not rule
+
+
 class FetchPage:
     """Fetches the URL of the visit by `Fetcher.get`; with `archive`, one that was fetched before only if it has changed.
 
+    `before_body` decides whether a body is read; one that is not ends the URL with the status of its answer.
     If it has not changed and the archived response cannot be read, the URL goes back to the queue, and is requested without a
     condition when it comes again: another fetch has to wait at the host's gate.
     """
 
-    def __init__(self, fetch: Callable[..., Awaitable[Response]], archive: ArchivedResponses | None = None) -> None:
+    def __init__(
+        self,
+        fetch: Callable[..., Awaitable[Response]],
+        archive: ArchivedResponses | None = None,
+        before_body: BodyCheck | None = None,
+    ) -> None:
         self._fetch = fetch
         self._archive = archive
+        self._before_body = before_body
         self._unconditional: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: a URL may be long
 
     async def __call__(self, visit: Visit) -> Step:
@@ -43,8 +67,14 @@ class FetchPage:
         url, archive = visit.lease.url, self._archive
         is_unconditional = self._unconditional.pop(hash(url), True) is None
         validators = None if archive is None or is_unconditional else await archive.validators(url)
-        response = await self._fetch(url, conditional=validators, via=visit.lease.via, keep_broken=True)
+        check = self._before_body
+        wants_body = None if check is None else partial(check.wants, visit)
+        response = await self._fetch(
+            url, conditional=validators, via=visit.lease.via, keep_broken=True, wants_body=wants_body
+        )
         visit.received(response)
+        if visit.body_rule and Cut.ABORT not in response.cuts:  # an answer before this one was stopped, such as a 401
+            visit.stopped_before_body(0)
         _check_body(visit, response)
         if archive is None or validators is None or response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
@@ -74,25 +104,6 @@ def _check_body(visit: Visit, response: Response) -> None:
 
 async def _recall(visit: Visit, archive: ArchivedResponses) -> None:
     visit.recalled(await archive.answer(visit.lease.url))
-
-
-def body_check(names: Iterable[str]) -> Callable[[PageHead], bool] | None:
-    """The body rules of these names as one: the body is read unless one of them answers False. None without names.
-
-    Raises: OrderError if one cannot be imported. The check raises UserFunctionFailed.
-    """
-    rules = [user_function(name, BODY_RULE) for name in names]
-
-    def wants(head: PageHead) -> bool:
-        for rule in rules:
-            answer = rule(head)
-            if answer is not None and not isinstance(answer, bool):
-                raise rule.answered(answer, "True, False or None")
-            if answer is False:
-                return False
-        return True
-
-    return wants if rules else None
 
 
 def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:

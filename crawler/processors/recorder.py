@@ -41,6 +41,7 @@ from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Failure, error_line
+from anabranch.crawler.scope.body import BODY_RULE_NOTE
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.records import ENDING, OutcomeKind
 
@@ -83,9 +84,9 @@ class ArchivePage:
         self._exchanges = exchanges
 
     async def __call__(self, visit: Visit) -> Step:
-        """Fill `visit.exchange`; a visit without a response has none."""
+        """Fill `visit.exchange`; a visit has none without a response, or if a rule left its body unread."""
         lease, response = visit.lease, visit.response
-        if response is not None and visit.status > 0:
+        if response is not None and visit.status > 0 and not visit.body_rule:
             visit.archive(
                 await self._exchanges.exchange(
                     lease.url, response, hops=lease.hops, via=lease.via, outlinks=visit.links
@@ -271,6 +272,11 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
         lost_links=visit.lost_links,
         broken=visit.broken,
         stopped_by=visit.stopped_by,
-        more=visit.notes if failure is None else (failure.annotation, *visit.notes),
+        more=_body_note(visit) + (visit.notes if failure is None else (failure.annotation, *visit.notes)),
     )
     return annotations_of(notes)
+
+
+def _body_note(visit: Visit) -> tuple[str, ...]:
+    """The rule that left the body of the answer unread."""
+    return (f"{BODY_RULE_NOTE}{visit.body_rule}",) if visit.body_rule and visit.response is not None else ()

@@ -51,6 +51,7 @@ from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
+from anabranch.crawler.scope.body import body_rules_of
 from anabranch.crawler.scope.parameters import Template
 from anabranch.crawler.visit import Chain
 from anabranch.frontier import AsyncFrontier, Frontier
@@ -302,7 +303,8 @@ def _begin_round(context: RunContext) -> int:
 def _explainer(context: RunContext, admission: UrlAdmission, seeds: Seeds, chain: Chain) -> UrlExplainer:
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     evidence = RunEvidence(context, admission, robots)
-    return UrlExplainer(admission.scope, admission.canonicalizer.key, seeds, admission.similar, evidence)
+    body = body_rules_of(context.order, runs=False)
+    return UrlExplainer(admission.scope, admission.canonicalizer.key, seeds, admission.similar, evidence, body)
 
 
 class RunEvidence(Evidence):

@@ -26,6 +26,7 @@ from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.logtail import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.scope.body import BODY_RULE_NOTE, BodyRules, body_rules_of
 from anabranch.crawler.scope.parameters import SAMPLED, Template
 from anabranch.crawler.scope.scope import Scope, blocked_by, explain_scope, open_scope
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
@@ -103,6 +104,7 @@ class UrlExplainer:
     seeds: Container[str]
     similar: SimilarUrlFilter | None = None
     evidence: Evidence = field(default_factory=Evidence)
+    body: BodyRules | None = None
     not_run: Sequence[str] = ()  #: user functions that were left out, because only the job itself names them
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
@@ -134,9 +136,25 @@ class UrlExplainer:
         entry = None if self._is_robots(url) else self.evidence.logged(url)
         if entry is None:
             return facts
+        facts = self._with_body_rule(facts, entry)
         ended = _of_earlier_round(entry, facts["now_s"]) if state == NEVER_SCHEDULED else {}
         hops = None if "+" in entry.hops else entry.hops  # the log shortens long paths
         return {**facts, "explanation": {**explanation, "hops": hops, **ended}}
+
+    def _with_body_rule(self, facts: Facts, entry: CrawlLogEntry) -> Facts:
+        """The facts with the rule that left the body of this URL unread."""
+        numbers = [note.removeprefix(BODY_RULE_NOTE) for note in entry.annotations if note.startswith(BODY_RULE_NOTE)]
+        if not numbers or not numbers[0].isdecimal():
+            return facts
+        number = int(numbers[0])
+        words = f"left unread by rule {number}" if self.body is None else self.body.words_of(number)
+        return {**facts, "body": words}
+
+    def _body_words(self, url: str, hops: str | None, state: str) -> str:
+        """What the rules before the body may decide about a URL that has no answer yet."""
+        if self.body is None or state == UrlState.ENDED.value:
+            return ""
+        return self.body.words_before(url, hops or "")
 
     def _with_rule(self, facts: Facts) -> Facts:
         """The facts with the parameter by which a URL was skipped, or may be."""
@@ -170,10 +188,12 @@ class UrlExplainer:
         if explanation["state"] in _QUEUED and (end := self._end_of_queued(url, explanation["hops"] or "")):
             reason = f"{end}; {explanation['reason']}"
             facts = {**facts, "explanation": {**explanation, "reason": reason}}
+        body = facts.get("body") or self._body_words(url, explanation["hops"], explanation["state"])
         return {
             **facts,
             "scope": self.scope_words(url, explanation["hops"]),
             **({} if verdict is None else {"robots": verdict}),
+            **({"body": body} if body else {}),
         }
 
     def with_trouble(self, facts: Facts) -> Facts:
@@ -293,7 +313,7 @@ def explainer_of(
     key = Canonicalizer(order.run_of(order.urls.canonicalization)).key
     not_run = tuple(str(one) for one in order.code.withheld if one.section not in {"job", "fetch"})
     evidence = OrderEvidence(order) if directory is None else FolderEvidence(order, directory)
-    return UrlExplainer(scope, key, seeds, similar, evidence, not_run)
+    return UrlExplainer(scope, key, seeds, similar, evidence, body_rules_of(order, runs=False), not_run)
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""The kinds of rules of a scope. A rule looks at a URL and how it was found, and accepts it, rejects it or does not decide.
+"""Rules, and their kinds in a scope. A rule looks at a URL and how it was found, and accepts it, rejects it or does not decide.
+
+Of several rules the last that decides wins. `body` has those that look at an answer before its body is read.
 
 Their time is bounded for any URL that a site can invent, except for the operator's own patterns and functions.
 """
@@ -9,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from anabranch.crawler.outcomes.userfunctions import RULE, user_function
 from anabranch.crawler.scope.seeds import AnyScope, KeyScope, SeedScope, SurtSet
@@ -55,6 +57,7 @@ ScopeRule = Callable[[Target], bool | None]
 
 #: URL, hops and via -> the rule's decision; None: it does not decide.
 Ask = Callable[[str, str, str | None], Decision | None]
+AnyAsk = TypeVar("AnyAsk", bound=Callable[..., Decision | None])
 
 
 class Threshold(NamedTuple):
@@ -64,15 +67,47 @@ class Threshold(NamedTuple):
     slashes: float = math.inf
 
 
-class DecideRule(NamedTuple):
-    """One rule of a scope. `threshold` and `by_hops` are promises that spare asking it for most links."""
+class Rule(NamedTuple, Generic[AnyAsk]):
+    """One rule, by what it is asked. `threshold` and `by_hops` are promises that spare asking it for most links."""
 
     name: str  #: its kind, or the function's name
     words: str  #: what it does, for the operator
-    ask: Ask
+    ask: AnyAsk
     detail: Callable[[str], str] | None = None  #: URL -> the entry of the rule that decides; None: it has no entries
     threshold: Threshold | None = None  #: it does not decide about URLs below it; None: no such URLs are known
     by_hops: bool = False  #: it looks at the hops alone
+
+
+#: A rule of a scope.
+DecideRule = Rule[Ask]
+
+
+class RuleResult(NamedTuple):
+    """One rule's decision about what it was asked."""
+
+    number: int  #: from 1, in the order of the rules
+    name: str  #: the kind of the rule
+    words: str  #: for the operator
+    decision: Decision | None  #: None: it does not decide
+    detail: str = ""  #: the entry of the rule that decides, if it has entries
+
+
+def traced(rules: Sequence[Rule[Any]], url: str, *asked: object) -> list[RuleResult]:
+    """The decision of each rule about what is asked of this URL, in order. Raises: UserFunctionFailed."""
+    results = []
+    for number, rule in enumerate(rules, 1):
+        decision = rule.ask(*asked)
+        detail = "" if decision is None or rule.detail is None else rule.detail(url)
+        results.append(RuleResult(number, rule.name, rule.words, decision, detail))
+    return results
+
+
+def last_decided(rules: Sequence[Rule[Any]], *asked: object) -> tuple[int, Decision] | None:
+    """The number of the last rule that decides, which wins, and its decision; None if none does. Raises: UserFunctionFailed."""
+    for number in range(len(rules), 0, -1):
+        if (decision := rules[number - 1].ask(*asked)) is not None:
+            return number, decision
+    return None
 
 
 def reject_all() -> DecideRule:

@@ -18,7 +18,7 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.scope import rules
-from anabranch.crawler.scope.rules import Ask, DecideRule, Decision, Target
+from anabranch.crawler.scope.rules import Ask, DecideRule, Decision, Rule, RuleResult, Target, traced
 from anabranch.crawler.scope.seeds import SEED_SCOPES, SeedScope
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.times import counted
@@ -64,16 +64,6 @@ def _rules_of(section: ScopeSection, seed_scope: SeedScope) -> list[DecideRule]:
     return [*made, *map(rules.user_rule, section.rules)]
 
 
-class RuleResult(NamedTuple):
-    """One rule's decision about a target."""
-
-    number: int  #: from 1, in the order of the rules
-    name: str  #: the kind of the rule
-    words: str  #: for the operator
-    decision: Decision | None  #: None: it does not decide
-    detail: str = ""  #: the entry of the rule that decides, if it has entries
-
-
 class Scope:
     """Decides which URLs belong to the crawl: the last rule that decides wins, and is asked first; without one a URL is out."""
 
@@ -105,12 +95,7 @@ class Scope:
 
     def trace(self, target: Target) -> list[RuleResult]:
         """The decision of each rule, in order. Raises: UserFunctionFailed."""
-        results = []
-        for number, rule in enumerate(self.rules, 1):
-            decision = rule.ask(*target)
-            detail = "" if decision is None or rule.detail is None else rule.detail(target.url)
-            results.append(RuleResult(number, rule.name, rule.words, decision, detail))
-        return results
+        return traced(self.rules, target.url, *target)
 
     def _accepts_after(self, hops: str) -> Accepts:
         """The rules to ask after these hops. All links of a page share them, up to their last hop."""
@@ -162,7 +147,7 @@ def _accepts(parts: Sequence[Ask | DecideRule], hops: str) -> Accepts:
     """The question to ask after these hops. Rules on hops are asked now; the first of them that decides ends the list."""
     asked, decided = list[Ask](), None
     for part in parts:
-        if not isinstance(part, DecideRule):
+        if not isinstance(part, Rule):
             asked.append(part)
         elif (decided := part.ask("", hops, None)) is not None:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.scope.scope import open_scope
 from tests.acceptance.archive import archived
 from tests.acceptance.command import REPOSITORY, anabranch, crawl_log, ended, start, write_order
-from tests.site.page import Host, Page, Web, file, go
+from tests.site.page import Host, Link, Page, Web, file, go
 from tests.site.server import SmallWeb
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "scope.md").read_text(encoding="utf-8")
@@ -305,3 +306,31 @@ async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> No
         said = (await anabranch("why", "job", url, cwd=tmp_path)).out
         assert "it was answered with 200 OK; the crawl that goes on asks for it again" in said
         assert "crawl.log has no answer of it" in (await anabranch("why", "job", f"https{url[4:]}", cwd=tmp_path)).out
+
+
+async def test_the_rules_before_the_body_do_what_they_say(tmp_path: Path) -> None:
+    """The example of the page, on a host with films; `why` names the rules before and after."""
+    entries = textwrap.dedent("\n".join(re.findall(r"^    (?:\[\[body.*|\w+ = .*)$", TEXT, re.MULTILINE)))
+    host = "http://films.example.org"
+    film = file("video/mp4", b"x" * 1000)
+    pages = {"/": Page(links=(*go("/1.mp4", "/page"), Link("/2.mp4", "/2.mp4", tag="img", hop="E"))), "/page": Page()}
+    web = {"films.example.org": Host(pages={**pages, "/1.mp4": film, "/2.mp4": film})}
+    async with SmallWeb(web) as served:
+        order = write_order(tmp_path, served.hosts, job={"seeds": [f"{host}/"]}, write={"warc": True})
+        order.write_text(order.read_text() + entries)
+        await ended(await start("crawl", "-c", order, "--job", "job", "--limit", "1", cwd=tmp_path))
+        before = await anabranch("why", "job", f"{host}/1.mp4", cwd=tmp_path)
+        assert (
+            "body: of the answer, by the last rule that decides:\n    1 body leaves it unread: media type" in before.out
+        )
+        await ended(await start("crawl", "-c", order, "--job", "job", "--limit", "0", cwd=tmp_path))
+    lines = {line.split()[3]: line.split() for line in (tmp_path / "job/logs/crawl.log").read_text().splitlines()}
+    assert (lines[f"{host}/1.mp4"][1:3], lines[f"{host}/1.mp4"][11]) == (
+        ["200", "0"],
+        "midFetchAbort,bodyRule:1,round:1",
+    )
+    assert lines[f"{host}/2.mp4"][2] == "1000"
+    kept = archived(tmp_path / "job")
+    assert (list(kept.of(f"{host}/1.mp4")), len(list(kept.of(f"{host}/2.mp4")))) == ([], 1)
+    after = await anabranch("why", "job", f"{host}/1.mp4", cwd=tmp_path)
+    assert "body: left unread by rule 1 (body): media type video/* or audio/*" in after.out

@@ -137,6 +137,9 @@ def _explained(view: View, name: str, found: _Looked) -> None:
             ui.label(cut(facts["robots"]))
         if found.robots:
             text_block("\n".join(map(cut, found.robots)), "The archived robots.txt")
+    if "body" in facts:
+        heading("Body")
+        text_block(safe_text(facts["body"][:_MOST_CHARS]), "Body")
     if "last_trouble" in facts:
         trouble = facts["last_trouble"]
         heading("Latest trouble")

@@ -16,7 +16,7 @@ from anabranch.crawler.cli import main
 from anabranch.crawler.cli.app import _POLICIES, app, crawl
 from anabranch.crawler.cli.parameters import NO_KEYS
 from anabranch.crawler.order.loading import load_order
-from anabranch.crawler.order.order import FLAG_OF, CrawlOrder
+from anabranch.crawler.order.order import ENTRIES, FLAG_OF, CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.frontier.policies.assignment import known_policies
 from tests.patience import HANG_S
@@ -157,7 +157,7 @@ HOMELESS = {("dns", "timeout"), ("extract", "timeout")}
 
 def dumped(order):
     """Flag, or key that is none -> value, as the file would have it."""
-    sections = order.model_dump(mode="json", by_alias=True, exclude={"override", "site"})
+    sections = order.model_dump(mode="json", by_alias=True, exclude={*ENTRIES})
     values = {(section, key): value for section, table in sections.items() for key, value in table.items()}
     return {FLAG_OF.get(place, place[1]): value for place, value in values.items() if place not in HOMELESS}
 

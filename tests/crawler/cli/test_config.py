@@ -73,7 +73,9 @@ def test_show_effective_has_every_key_and_origin_says_where_each_comes_from(file
     file.write_text("[fetch]\ntimeout = 5\n")
     result = config("show", "--origin", "-c", file, "--workers", "7", "--effective")
     assert result.exit_code == 0, result.output
-    assert load_order(None, {}).model_dump().keys() - {"override", "site"} == tomllib.loads(result.stdout).keys()
+    assert (
+        load_order(None, {}).model_dump().keys() - {"override", "site", "body"} == tomllib.loads(result.stdout).keys()
+    )
     lines = {line.split(" = ")[0]: line.partition("  # ")[2] for line in result.stdout.splitlines()}
     assert (lines["timeout"], lines["workers"], lines["min_delay"]) == ("default", "--workers", "default")  # of [dns]
     assert f"# {file}:2" in result.stdout

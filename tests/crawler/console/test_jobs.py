@@ -11,9 +11,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.folderjob import FolderJob
-from anabranch.crawler.order.fetch import SiteEntry
-from anabranch.crawler.order.frontier import OverrideEntry
-from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.order import ENTRIES, CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from tests.rows import each_row
 
@@ -39,7 +37,6 @@ def test_a_crawl_has_as_long_to_answer_as_the_console_gives(tmp_path) -> None:
     assert job.patience_s == 0.5
 
 
-ENTRIES = {"site": SiteEntry, "override": OverrideEntry}
 KEYS = [
     (section, key)
     for section in CrawlOrder.model_fields
@@ -54,7 +51,9 @@ def test_only_allowed_keys_may_be_set(section, key):
     """A new key is refused until somebody allows it; what is allowed has no type that names code or a file."""
     order, changed = CrawlOrder(), "another value"
     if section in ENTRIES:
-        value = (ENTRIES[section].model_construct(**{"surt": (), key: changed}),)
+        entry = ENTRIES[section]
+        surt = {"surt": ()} if entry.model_fields["surt"].is_required() else {}
+        value = (entry.model_construct(**{**surt, key: changed}),)
     else:
         value = getattr(order, section).model_copy(update={key: changed})
     found = [line.partition(" names ")[0] for line in _of_the_machine(order.model_copy(update={section: value}))]

@@ -67,8 +67,8 @@ async def test_a_body_that_is_not_wanted_is_not_read(site: Web) -> None:
     url = f"http://127.0.0.1:{await site.listen(talk)}/"
     response = await site.fetcher().get(url, wants_body=wants)
     assert (response.status, response.body.size, response.cuts) == (200, 0, (Cut.ABORT,))
-    assert [(head.url, head.status, head.media_type, head.length) for head in asked] == [
-        (url, 200, "video/mp4", 1_000_000)
+    assert [(head.url, head.status, head.media_type, head.length, head.address) for head in asked] == [
+        (url, 200, "video/mp4", 1_000_000, "127.0.0.1")
     ]
     await asyncio.wait_for(closed.wait(), LIMIT_S)
 
@@ -86,9 +86,21 @@ async def test_where_there_is_no_body_nothing_is_asked(site: Web, length: str) -
     assert response.cuts == ()
 
 
-@each_row(("field", "length"), [("7", 7), ("", None), ("-1", None), ("7, 7", None), ("x", None), ("\u0667", None)])
+@each_row(
+    ("field", "length"),
+    [
+        ("7", 7),
+        ("", None),
+        ("-1", None),
+        ("7, 7", None),
+        ("x", None),
+        ("\u0667", None),
+        ("0" * 20 + "7", 7),
+        ("9" * 5000, None),
+    ],
+)
 def test_the_length_of_a_head_is_what_the_server_says(field: str, length: int | None) -> None:
-    """None where it is no number."""
+    """None where it is no number, or an absurd one."""
     head = PageHead("http://a.test/", 200, header_fields([(b"Content-Length", field.encode())]))
     assert head.length == length
 

@@ -135,6 +135,22 @@ def test_a_dumped_order_has_its_entries_and_no_password(tmp_path: Path, monkeypa
             ),
         ),
         ("[[site]]\ncookies = true", "[[site]] 1 surt must be given"),
+        ("[[body]]\nstatus = 1000", "[[body]] 1 status must be HTTP statuses, like 404, 4xx or 500-599; not '1000'"),
+        (
+            '[[body]]\nstatus = ["599-500"]',
+            "[[body]] 1 status must be HTTP statuses, like 404, 4xx or 500-599; '599-500' ho",
+        ),
+        (
+            '[[body]]\naddresses = "192.0.2.1/24"',
+            "[[body]] 1 addresses must be IP ranges, like 192.0.2.0/24 or 2001:db8::/",
+        ),
+        ('[[body]]\nhops = "("', "[[body]] 1 hops has '(', which is no regular expression"),
+        ('[[body]]\nheaders = { "a b" = "x" }', "[[body]] 1 headers has 'a b', which is no name of a header field"),
+        (
+            '[[body]]\nmin_length = "2MB"\nmax_length = "1MB"',
+            "[[body]] 1 max_length: it is less than min_length; no answer h",
+        ),
+        ('[[body]]\nseeds = "http://["', "[[body]] 1 seeds has a fault"),
         ("[[site]]\nsurt = []", "[[site]] 1 surt must not be empty; not []"),
         (
             '[[site]]\nsurt = "a.test"\npasword_env = "X"',

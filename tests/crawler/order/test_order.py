@@ -378,7 +378,7 @@ def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     """It is also the list of what can be set."""
     dumped = tomllib.loads(dump_order(CrawlOrder()))
     known = {section: set(keys) for section, keys in KEYS.items()}
-    assert (dumped.pop("override"), dumped.pop("site")) == ([], [])
+    assert [dumped.pop(name) for name in ENTRIES] == [[]] * len(ENTRIES)
     assert {section: set(table) for section, table in dumped.items()} == known | {
         "job": {"seeds", "seed_files", "source_tags", "processors", "worker"}
     }
@@ -484,9 +484,8 @@ def test_the_portals_order_shows_every_key_with_its_default() -> None:
     """It is the documentation of the order; what differs from the defaults is said in its first line."""
     text = (ROOT / "conf" / "portals.toml").read_text()
     shown = tomllib.loads(text)
-    starts = [text.index(f"# [[{name}]]") for name in ("site", "override")]
-    for name, start, end in zip(("site", "override"), starts, (text.index("\n\n", starts[0]), len(text)), strict=True):
-        commented = text[start:end]
+    for name in ENTRIES:
+        commented = text[text.index(f"# [[{name}]]") :].partition("\n\n")[0].rstrip()
         assert set(re.findall(r"^# (\w+) =", commented, re.MULTILINE)) == set(keys_of(ENTRIES[name]))
         entry = commented.replace("\n# ", "\n").removeprefix("# ")
         assert set(tomllib.loads(entry)[name][0]) == set(keys_of(ENTRIES[name]))

@@ -2,8 +2,6 @@
 
 import asyncio
 import gzip
-import sys
-from types import ModuleType
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -11,15 +9,18 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import ExtractOptions, Link
 from anabranch.crawler.fetch.options import Validators
-from anabranch.crawler.fetch.response import Cut, PageHead, header_fields
+from anabranch.crawler.fetch.response import Cut, PageHead
+from anabranch.crawler.job.seeds import Seed, SourceTags
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import BodyEntry
 from anabranch.crawler.outcomes.failures import BodyBroken, ConnectFailed
-from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.processors import page
 from anabranch.crawler.processors.disposition import decide
-from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
+from anabranch.crawler.processors.page import BodyCheck, ExtractPage, FetchPage, directives_for
 from anabranch.crawler.processors.recorder import visit_annotations
+from anabranch.crawler.scope.body import body_rules_of
 from anabranch.crawler.visit import ChainDecision, Step, Visit
-from anabranch.frontier.records import OutcomeKind
+from anabranch.frontier.records import HostTrouble, OutcomeKind
 from tests.crawler.builder import END_S, START_S, clock, lease, response, settle, visit
 
 BODY = b'<html><a href="/1">one</a><img src="2.png"></html>'
@@ -100,7 +101,7 @@ class Server:
     def __init__(self):
         self.asked = []
 
-    async def get(self, url, *, conditional=None, via=None, keep_broken=False):
+    async def get(self, url, *, conditional=None, via=None, keep_broken=False, wants_body=None):
         self.asked.append(conditional)
         return response(200 if conditional is None else 304)
 
@@ -183,8 +184,8 @@ async def test_what_is_known_of_a_page_and_where_it_was_found_is_told() -> None:
     for url in ("http://a.test/x", "http://a.test/y"):
         await fetch(Visit(lease(url, via="http://a.test/"), 1))
     assert asked == [
-        {"conditional": Validators(etag='"1"'), "via": "http://a.test/", "keep_broken": True},
-        {"conditional": None, "via": "http://a.test/", "keep_broken": True},
+        {"conditional": Validators(etag='"1"'), "via": "http://a.test/", "keep_broken": True, "wants_body": None},
+        {"conditional": None, "via": "http://a.test/", "keep_broken": True, "wants_body": None},
     ]
 
 
@@ -327,35 +328,47 @@ async def test_without_heed_a_page_may_ask_what_it_likes() -> None:
     assert (one.directives.nofollow, one.notes) == (False, ())
 
 
-def own(monkeypatch, **functions):
-    """A module `ours` with these functions."""
-    module = ModuleType("ours")
-    vars(module).update(functions)
-    monkeypatch.setitem(sys.modules, "ours", module)
+def stopping(*entries):
+    rules = body_rules_of(CrawlOrder(body=entries))
+    tags = SourceTags([Seed(url="http://seed.test/", source="-"), Seed(url="http://other.test/", source="-")])
+    return BodyCheck(rules, tags), tags
 
 
-HEAD = PageHead("http://a.test/", 200, header_fields([(b"Content-Type", b"image/png")]))
+async def stopped(check, tags, status, *, cuts=(Cut.ABORT,), seed="http://seed.test/"):
+    """The visit of an answer, whose body the check was asked about."""
+    one = visit()
+    one.lease = one.lease._replace(payload=tags.payload_of(seed), hops="LE")
+
+    async def get(_, *, wants_body, **_others):
+        answer = response(status, b"")
+        wanted = wants_body(PageHead("http://a.test/", status, answer.headers))
+        return answer._replace(cuts=() if wanted else cuts)
+
+    await FetchPage(get, before_body=check)(one)
+    return one
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "wanted"),
-    [(None, None, True), (True, None, True), (None, False, False), (False, True, False), (True, True, True)],
-)
-def test_a_body_is_read_unless_a_rule_denies(monkeypatch, first, second, wanted) -> None:
-    """None is no opinion."""
-    own(monkeypatch, first=lambda head: first, second=lambda head: second)
-    assert body_check(["ours:first", "ours:second"])(HEAD) is wanted
+async def test_a_rule_before_the_body_knows_how_the_url_was_found() -> None:
+    """Its hops, and the seed that led to it; the line in crawl.log has the rule's number."""
+    check, tags = stopping(BodyEntry(status=("999",)), BodyEntry(hops="LE$", seeds=("seed.test",)))
+    one = await stopped(check, tags, 200)
+    assert (one.body_rule, visit_annotations(one)) == (2, ("midFetchAbort", "bodyRule:2"))
+    other = await stopped(check, tags, 200, seed="http://other.test/")
+    assert (other.body_rule, visit_annotations(other)) == (0, ())
 
 
-def test_without_body_rules_nothing_is_asked() -> None:
-    """It costs nothing then."""
-    assert body_check([]) is None
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_stopped_url_is_not_tried_again(status) -> None:
+    """Its host rests all the same."""
+    check, tags = stopping(BodyEntry())
+    one = await stopped(check, tags, status)
+    outcome = decide(one, END_S)
+    assert (outcome.kind, outcome.status) == (OutcomeKind.DONE, status)
+    assert outcome.trouble is not HostTrouble.NONE
 
 
-def test_a_body_rule_that_fails_is_named(monkeypatch) -> None:
-    """Whether it raises or answers nonsense."""
-    own(monkeypatch, exits=lambda head: sys.exit("x"), odd=lambda head: 1)
-    with pytest.raises(UserFunctionFailed, match=r"^body rule ours:exits failed: SystemExit: x$"):
-        body_check(["ours:exits"])(HEAD)
-    with pytest.raises(UserFunctionFailed, match=r"^body rule ours:odd answered 1; it must be True, False or None$"):
-        body_check(["ours:odd"])(HEAD)
+async def test_the_answer_that_counts_is_the_last_one() -> None:
+    """A 401 that was stopped, and answered by a login, has stopped nothing."""
+    check, tags = stopping(BodyEntry())
+    one = await stopped(check, tags, 200, cuts=())
+    assert (one.body_rule, visit_annotations(one)) == (0, ())
