@@ -5,18 +5,24 @@ Pages: a worker has tickets for some pages in all since it joined, a number in i
 counted in the transactions that end them: the limit is exact.
 
 Bytes: each worker writes what it has fetched; what is being fetched at the limit is beyond it.
+
+Bandwidth: a row says up to when the cap is granted; a worker takes half of what is left of the next `GRANTED_S`, so that those
+who ask behind it find some, and one that is alone has all.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.job.database import execute, fetch, lock_job
+from anabranch.crawler.job.database import execute, fact, fetch, lock_job, put_fact, server_time
 from anabranch.crawler.order.sections import UsedLimits
 
 #: Tickets that a worker takes at a time, at most: a block shrinks with what is left, so that none wait at one worker.
 _MOST_AT_ONCE = 1000
 _PART = 4
+#: A cap of bandwidth is granted for so much time in advance, at most.
+GRANTED_S = 0.5
+_BANDWIDTH = "bandwidth"
 
 
 def granted(connection: Connection, epoch: int) -> int:
@@ -60,6 +66,17 @@ def hold_tickets(connection: Connection, epoch: int, tickets: int) -> None:
         tickets=tickets,
         epoch=epoch,
     )
+
+
+def take_bandwidth(connection: Connection, rate: int, wanted: int) -> int:
+    """Give a worker some of the bytes of the cap that it wants to read soon; how many."""
+    lock_job(connection)
+    now_s = server_time(connection)
+    granted_s = max(float(fact(connection, _BANDWIDTH) or 0.0), now_s)
+    room = rate * (now_s + GRANTED_S - granted_s)
+    given = int(max(min(wanted, room / 2), 0))
+    put_fact(connection, _BANDWIDTH, repr(granted_s + given / rate))
+    return given
 
 
 def used(connection: Connection) -> UsedLimits:

@@ -90,7 +90,8 @@ ALLOWED: Mapping[str, str] = {
     "crawl": "workers loop processes",
     "limits": ("pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s min_free_disk_bytes on_limit"),
     "fetch": (
-        "timeout_s connect_timeout_s first_byte_timeout_s read_timeout_s min_rate_bytes max_body_bytes "
+        "timeout_s connect_timeout_s first_byte_timeout_s read_timeout_s min_rate_bytes bandwidth_bytes "
+        "host_bandwidth_bytes max_body_bytes "
         "accept_encoding headers cookies referer proxy proxy_resolves tls_verify tls_old ipv4 ipv6 allow_private "
         "conditional"
     ),

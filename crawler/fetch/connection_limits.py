@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from anabranch.crawler.fetch.bandwidth import Bandwidth
+
 #: Limits of open files to ask for, the best first. macOS accepts at most 10,240, whatever it reports.
 _WANTED = (65_536, 10_240)
 #: Files of the job: its store, logs, archives, filter, helper processes, name servers.
@@ -26,10 +28,11 @@ MAX_IDLE = 1000
 
 
 class ConnectionLimits(NamedTuple):
-    """The most connections that may be open."""
+    """The most connections that may be open, and how fast they may be read."""
 
     busy: int = 0  #: with a fetch under way; 0 = no limit but the number of workers
     idle: int = MAX_IDLE  #: kept for their host's next fetch
+    bandwidth: Bandwidth | None = None  #: caps what they read; None: nothing does
 
 
 def raise_file_limit() -> int:

@@ -1,11 +1,9 @@
 """HTTP/1.1 connections over aiohttp, bounded: one connection, the connector that keeps them, and the check of addresses.
 
-The only module that uses private names of aiohttp; `tests/crawler/fetch/test_connections.py` has a test for each of them.
-What aiohttp lacks:
+The only module that uses private names of aiohttp (`tests/crawler/fetch/test_connections.py` tests each). What aiohttp lacks:
 
-- It limits the length and the number of headers, not their total, and discards a head that is too long. `HttpConnection` counts
-  the bytes of a head and keeps them, so that the start of an endless one can be archived. It bounds trailers and chunk
-  extensions likewise: so many bytes without content are too many.
+- It limits the length and number of headers, not their total, and discards a head that is too long. `HttpConnection` counts the
+  bytes of a head and keeps them: the start of an endless one is archived. Trailers and chunk extensions are bounded likewise.
 - A head or a chunk that aiohttp's parser refuses is read as browsers read it, see `repairs`. Its bytes are kept until it is
   accepted, and the transport is hidden from aiohttp, which would close it.
 - Surplus bytes behind an answer would make aiohttp's parser discard it: they never reach it, and the connection is closed.
@@ -550,6 +548,8 @@ class _HostResolver(AbstractResolver):
 class Connector(aiohttp.TCPConnector):
     """Makes and keeps connections, directly or through an HTTP proxy. `release` gives one back. Does not close the resolver."""
 
+    connection_class: type[HttpConnection] = HttpConnection  #: of its connections
+
     def __init__(self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections) -> None:
         """`max_busy` bounds the connections with a fetch under way; more fetches wait; 0 = no limit."""
         super().__init__(
@@ -564,7 +564,7 @@ class Connector(aiohttp.TCPConnector):
         self._idle = idle
         self._distrusted: OrderedDict[ConnectionKey, float] = OrderedDict()  #: origin -> until when, oldest first
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout_s)
-        new_connection = partial(HttpConnection, loop=self._loop, on_lost=idle.discard)
+        new_connection = partial(self.connection_class, loop=self._loop, on_lost=idle.discard)
         self._factory = cast("partial[ResponseHandler]", new_connection)
 
     def take_idle(self, key: ConnectionKey) -> HttpConnection | None:

@@ -39,6 +39,10 @@ class _Challenge:
     def hash_name(self) -> str:
         return _HASHES[self.algorithm.lower().removesuffix("-sess") or "md5"]
 
+    def use(self) -> None:
+        """It is answered once more."""
+        self.count += 1
+
 
 class Digests:
     """The challenges of a run, by origin, and the answers to them."""
@@ -63,7 +67,7 @@ class Digests:
         challenge = self._challenges.get(origin)
         if challenge is None:
             return ""
-        challenge.count += 1
+        challenge.use()
         return _answer(challenge, target, credentials, method, secrets.token_hex(8))
 
 

@@ -11,6 +11,7 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from anabranch.crawler.fetch.capped import CappedConnection
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
 from anabranch.crawler.fetch.repairs import STATUS_LINE, status_of, version_of
 from anabranch.crawler.fetch.requests import without_credentials
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import StreamReader
     from multidict import CIMultiDictProxy
 
+    from anabranch.crawler.fetch.bandwidth import Meter
     from anabranch.crawler.fetch.connections import ConnectAttempts, Connector, HttpConnection
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions
     from anabranch.crawler.fetch.repairs import Repair
@@ -76,14 +78,21 @@ class HttpExchange:
         self._has_surplus = False
         self._received: tuple[bytes, ...] = ()
         self._repairs: tuple[Repair, ...] = ()
+        self._meter: Meter | None = None
 
     async def run(
-        self, connector: Connector, *, keep_broken: bool, wants_body: Callable[[PageHead], bool] | None = None
+        self,
+        connector: Connector,
+        *,
+        keep_broken: bool,
+        wants_body: Callable[[PageHead], bool] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """Send the request once and read the answer, within the time limit. A body that began is kept where it is cut.
 
         With `keep_broken` a body that broke off counts as cut, else the break of a 2xx is raised. A body is left unread, and
-        its connection is closed, if `wants_body` denies; what it raises passes.
+        its connection is closed, if `wants_body` denies; what it raises passes. `meter` bounds what is read; while it holds the
+        answer up no time limit runs.
         Raises: aiohttp's errors, TimeoutError, HeadTooLong, ServiceAway, ProxyRefused, KeptConnectionClosed, HostTakenOver,
         BadHttp, StorageError.
         """
@@ -94,6 +103,9 @@ class HttpExchange:
         if connection is None:
             async with asyncio.timeout_at(deadline_s):  # a connection watches the deadline itself
                 connection = await self._connect(connector)
+        if meter is not None and isinstance(connection, CappedConnection):
+            self._meter = meter
+            connection.use(meter)
         try:
             await self._run_over(connection, deadline_s, wants_body, keep_broken=keep_broken)
         except _NO_HEAD as error:
@@ -188,7 +200,7 @@ class HttpExchange:
         if whole := take_complete(content):  # as mostly: no clock is needed
             self._keep(whole)
             return
-        now_s = asyncio.get_running_loop().time
+        now_s = self._now_s
         window_start_s, window_start_bytes = now_s(), 0
         body, window_s = self._body, self._options.rate_window_s
         while chunk := take_complete(content) or await self._read_chunk(content):
@@ -200,6 +212,10 @@ class HttpExchange:
                     self._cuts.append(Cut.TIME)
                     return
                 window_start_s, window_start_bytes = window_start_s + passed_s, body.size
+
+    def _now_s(self) -> float:
+        """The time of the loop, without that for which a cap of bandwidth held the answer up."""
+        return asyncio.get_running_loop().time() - (0.0 if self._meter is None else self._meter.waited_s)
 
     def _keep(self, chunk: bytes) -> bool:
         """Append to the body; False, and a cut, if it would exceed its limit."""

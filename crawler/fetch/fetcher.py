@@ -18,6 +18,7 @@ import aiohttp
 import structlog
 from aiohttp.http import HttpProcessingError
 
+from anabranch.crawler.fetch.capped import CappedConnector, CappedSocksConnector
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits, IdleConnections
 from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts, Connector, HeadTooLong, SocksConnector
 from anabranch.crawler.fetch.cookies import Cookies
@@ -42,10 +43,12 @@ from anabranch.crawler.outcomes.failures import (
     Unfetchable,
     proxy_service,
 )
+from anabranch.crawler.urls.parsing import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from anabranch.crawler.fetch.bandwidth import Meter
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions, SiteOptions, Validators
     from anabranch.crawler.fetch.proxy import Proxy
@@ -125,6 +128,7 @@ class Fetcher:
         self._requests = RequestBuilder(options, self.cookies, self._digests)
         connections = connections or ConnectionLimits()
         self._max_busy = connections.busy
+        self._bandwidth = connections.bandwidth if connections.bandwidth and connections.bandwidth.is_capped else None
         self._idle = IdleConnections(connections.idle)  # of all connectors together
         self._connectors: dict[Proxy | None, Connector] = {}
         self._network = NetworkWay(resolver)
@@ -196,7 +200,28 @@ class Fetcher:
         return proxies
 
     async def _exchange(self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None) -> Response:
-        """Make one exchange, through this proxy or directly. Raises: as `get`."""
+        """Make one exchange, through this proxy or directly, when the caps of bandwidth allow it. Raises: as `get`.
+
+        What the caps hold up is no time of the fetch, which so begins later.
+        """
+        if self._bandwidth is None:
+            return await self._exchange_now(asked, reading, proxy)
+        meter = self._bandwidth.meter(host_of(asked.url))
+        await meter.admit()
+        try:
+            response = await self._exchange_now(asked, reading, proxy, meter)
+        except FetchError as error:
+            if error.end_s and meter.waited_s:
+                error.timed(error.start_s + meter.waited_s, error.end_s)
+            raise
+        finally:
+            meter.end()
+        return response._replace(start_s=response.start_s + meter.waited_s)
+
+    async def _exchange_now(
+        self, asked: FetchRequest, reading: _Reading, proxy: Proxy | None, meter: Meter | None = None
+    ) -> Response:
+        """Make one exchange. Raises: as `get`."""
         url, settings, limits = asked.url, asked.settings, reading.limits
         start_s = self._clock()
         attempts = ConnectAttempts(proxy="" if proxy is None else proxy.url)
@@ -205,7 +230,7 @@ class Fetcher:
             request = self._requests.build(asked, proxy, start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
             connector = self._connector(proxy)
-            await exchange.run(connector, keep_broken=reading.keep_broken, wants_body=reading.wants_body)
+            await exchange.run(connector, keep_broken=reading.keep_broken, wants_body=reading.wants_body, meter=meter)
             response = exchange.response(start_s, self._clock(), self._secrets_of(url, settings))
             await self._blame_proxy(proxy, response)
             self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
@@ -319,7 +344,10 @@ class Fetcher:
         connector = self._connectors.get(socks)
         if connector is None:
             parts = self._resolver, self._options, self._max_busy, self._idle
-            connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
+            direct, through = (
+                (Connector, SocksConnector) if self._bandwidth is None else (CappedConnector, CappedSocksConnector)
+            )
+            connector = direct(*parts) if socks is None else through(*parts, socks)
             self._connectors[socks] = connector
         return connector
 

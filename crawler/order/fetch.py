@@ -166,6 +166,8 @@ class FetchSection(Section):
     first_byte_timeout_s: PositiveDuration = 20.0  #: from the request's end to the answer's first byte
     read_timeout_s: PositiveDuration = 20.0  #: between two reads
     min_rate_bytes: Size = 100  #: body bytes per second over 10 s; 0: no matter how slow
+    bandwidth_bytes: Size = 0  #: a second, of all workers of the job together, as read from sockets; 0: no cap
+    host_bandwidth_bytes: Size = 0  #: the same of each host
     max_body_bytes: PositiveSize = 16 << 20  #: as they come; the rest is cut
     accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
     headers: _Headers = Field(default_factory=dict)  #: sent with each request; a table, or a list of `Name: value`
@@ -223,6 +225,7 @@ def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
     values = dict(section) | {"cookies": section.cookies or bool(section.cookie_file)}
     for name in ("cookie_file", "body_rules", "conditional", "name_retries_s", "outage_first_s", "outage_max_s"):
         del values[name]  # they are not the fetcher's
+    del values["bandwidth_bytes"], values["host_bandwidth_bytes"]  # of `Bandwidth`
     return FetchOptions(user_agent=user_agent, min_rate=values.pop("min_rate_bytes"), **values)
 
 

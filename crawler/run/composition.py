@@ -19,6 +19,7 @@ from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.extract.extractor import Sandbox
+from anabranch.crawler.fetch.bandwidth import Bandwidth
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
 from anabranch.crawler.fetch.cookies import CookieFile, Cookies, read_cookie_file
 from anabranch.crawler.fetch.dns import Resolver
@@ -97,6 +98,7 @@ class RunParts:
     accounts: Accounts
     journal: Journal
     limits: RunLimits
+    bandwidth: Bandwidth
     pool: WorkerPool
     services: Services  #: that many hosts share
     delivery: Delivery | None = None  #: of pages to a program
@@ -120,7 +122,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     opened.push_async_callback(resolver.close)
     frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, recorded, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
-    fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
+    bandwidth = Bandwidth(order.fetch.bandwidth_bytes, order.fetch.host_bandwidth_bytes, is_shared=context.is_shared)
+    fetcher, sandbox = _fetcher(context, resolver, frontier.core, bandwidth), Sandbox()
     opened.push_async_callback(fetcher.close)
     await _open_cookies(context, fetcher.cookies, opened)
     opened.push_async_callback(sandbox.close)
@@ -161,6 +164,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         accounts=accounts,
         journal=files.journal,
         limits=limits,
+        bandwidth=bandwidth,
         pool=WorkerPool(
             frontier, member.informed(chain), dispose, context.statistics, limits, context.board, delivery, services
         ),
@@ -248,7 +252,7 @@ def _uses_cookies(order: CrawlOrder) -> bool:
     return order.fetch.cookies or bool(order.fetch.cookie_file) or of_sites
 
 
-def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fetcher:
+def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier, bandwidth: Bandwidth) -> Fetcher:
     order = context.order
     return Fetcher(
         replace(fetch_options(order.fetch, order.agent.sent_user_agent), redact=order.write.redact),
@@ -256,7 +260,7 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
         scratch=Scratch(context.job.state),
         clock=context.clock,
         sites=map(site_of, order.site),
-        connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
+        connections=connection_limits_for(raise_file_limit(), order.crawl.workers)._replace(bandwidth=bandwidth),
         may_send=None if frontier.hosting is None else frontier.hosting.may_lease,
     )
 

@@ -11,6 +11,7 @@ from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.archive.uploads import Uploaded, Uploading, Uploads
+from anabranch.crawler.fetch.bandwidth import Bandwidth
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import Journal
@@ -56,6 +57,10 @@ class OpenedRun(Protocol):
     @property
     def limits(self) -> RunLimits:
         """The limits that end or pause the run."""
+
+    @property
+    def bandwidth(self) -> Bandwidth:
+        """The caps of what is read from sockets."""
 
     @property
     def seeding(self) -> Seeding:

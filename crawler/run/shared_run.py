@@ -32,6 +32,7 @@ from anabranch.crawler.cluster.tickets import (
     granted,
     hold_tickets,
     keep_tickets,
+    take_bandwidth,
     take_tickets,
     used,
 )
@@ -95,6 +96,7 @@ class _News(NamedTuple):
     drains: bool
     used: UsedLimits | None  #: None: the job has no limits
     tickets: int  #: of this worker, since it joined
+    bandwidth: int  #: bytes that it may read in addition
 
 
 def _nothing_carried() -> None:
@@ -326,10 +328,12 @@ class SharedRun:
         assert self._parts is not None
         tickets = self._parts.limits.tickets
         kept = tickets.give_back() if is_due else None
-        return partial(self._look, status, fetched_bytes, tickets.short, kept)
+        granted = self._parts.bandwidth.granted
+        wanted = 0 if granted is None else granted.wanted()
+        return partial(self._look, status, fetched_bytes, tickets.short, kept, wanted)
 
     def _look(
-        self, status: str | None, fetched_bytes: int, short: int, kept: int | None, connection: Connection
+        self, status: str | None, fetched_bytes: int, short: int, kept: int | None, wanted: int, connection: Connection
     ) -> _News:
         """In one transaction: read what is wanted, and write what others want to know."""
         ((wish, settings, seeds, asked, drains),) = fetch(
@@ -359,6 +363,7 @@ class SharedRun:
             bool(drains),
             used(connection) if limits.pages or limits.fetched_bytes else None,
             tickets,
+            take_bandwidth(connection, self._order.fetch.bandwidth_bytes, wanted) if wanted else 0,
         )
 
     async def _status(self) -> str:
@@ -399,6 +404,8 @@ class SharedRun:
         assert self._parts is not None
         assert self._answer is not None
         self._parts.limits.tickets.grant(news.tickets)
+        if news.bandwidth and self._parts.bandwidth.granted is not None:
+            self._parts.bandwidth.granted.grant(news.bandwidth)
         if news.seeds > len(self._seeds):
             await self._read_seeds()
         if news.number > self._obeyed:

@@ -85,6 +85,8 @@ NO_FLAGS = {
         "first_byte_timeout",
         "read_timeout",
         "min_rate",
+        "bandwidth",
+        "host_bandwidth",
         "accept_encoding",
         "cookies",
         "cookie_file",

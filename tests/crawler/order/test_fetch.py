@@ -38,6 +38,8 @@ KEYS = {
     "ipv6": ("false", "ipv6", False),
     "allow_private": ("true", "allow_private", True),
     "body_rules": ('["ours:rule"]', None, None),
+    "bandwidth": ('"1MB"', None, None),
+    "host_bandwidth": ('"1MB"', None, None),
     "conditional": ("false", None, None),
     "name_retries": ('["5s"]', None, None),
     "outage_first": ('"5s"', None, None),
