@@ -73,7 +73,7 @@ ALLOWED: Mapping[str, str] = {
     "agent": "product contact user_agent",
     "urls": "canonicalization",
     "scope": (
-        "scope max_hops max_embeds include exclude accept reject block max_path_repeats max_path_depth "
+        "scope max_hops max_embeds include exclude accept reject ignore block max_path_repeats max_path_depth "
         "max_url_length schemes similar similar_expect"
     ),
     "frontier": (

@@ -32,6 +32,7 @@ from anabranch.crawler.order.values import (
 )
 from anabranch.crawler.runtime import LoopName
 from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
+from anabranch.crawler.urls.ignoresets import pinned
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.hosts import parse_surt
 from anabranch.frontier.policies.userfunctions import shown
@@ -150,6 +151,10 @@ _Pattern = Annotated[str, Field(min_length=1), AfterValidator(_pattern)]
 _Surt = Annotated[str, AfterValidator(_surt)]
 
 
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
 class UrlsSection(Section):
     """The rules that decide which URLs count as one."""
 
@@ -168,6 +173,9 @@ class ScopeSection(Section):
     exclude: tuple[_Pattern, ...] = ()  #: regular expressions: what one is found in is out
     accept: tuple[_Surt, ...] = ()  #: SURT prefixes, hosts or URLs: what they cover is in, too
     reject: tuple[_Surt, ...] = ()  #: SURT prefixes, hosts or URLs: what they cover is out
+    ignore: Annotated[
+        tuple[Annotated[str, AfterValidator(pinned)], ...], BeforeValidator(_listed)
+    ] = ()  #: ignore sets, like "calendars": what one of them has is out
     block: tuple[_Pattern, ...] = ()  #: regular expressions: never fetched, even if queued before (status -5001)
     max_path_repeats: Count = 2  #: times that a path segment, or a group of them, may stand in a row; 0: no limit
     max_path_depth: Count = 20  #: segments of a path; 0: no limit
@@ -177,10 +185,6 @@ class ScopeSection(Section):
     similar: Literal["", "published", "site-bound"] = ""  #: the same as [dedup] similar
     similar_expect: Positive = 1_000_000  #: the same as [dedup] similar_expect
     rules: tuple[UserFunctionName, ...] = ()  #: user rules, package.module:function, after all others
-
-
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
 
 
 def _field_patterns(fields: dict[str, str]) -> dict[str, str]:

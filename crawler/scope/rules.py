@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from anabranch.crawler.outcomes.userfunctions import RULE, user_function
 from anabranch.crawler.scope.seeds import AnyScope, KeyScope, SeedScope, SurtSet
+from anabranch.crawler.urls.ignoresets import patterns_of
 from anabranch.frontier.policies.hosts import parse_surt
 from anabranch.frontier.policies.userfunctions import shown
 
@@ -158,6 +159,23 @@ def regex(patterns: Sequence[str], decision: Decision) -> DecideRule:
     return DecideRule(
         "regex", f"{decision.value} what matches {_counted(patterns, 'pattern', 'patterns')}", ask, detail
     )
+
+
+def ignore_sets(names: Sequence[str]) -> DecideRule:
+    """Reject URLs in which a pattern of one of these ignore sets is found. Cost: 3 µs for each set."""
+    named = tuple((name, pattern) for name in names for pattern in patterns_of(name))
+    searches = tuple(pattern.search for _, pattern in named)
+
+    def ask(url: str, _hops: str, _via: str | None) -> Decision | None:
+        for search in searches:
+            if search(url) is not None:
+                return Decision.REJECT
+        return None
+
+    def detail(url: str) -> str:
+        return next((f"{name}, {pattern.pattern}" for name, pattern in named if pattern.search(url) is not None), "")
+
+    return DecideRule("ignore", f"reject what the ignore sets have: {', '.join(names)}", ask, detail)
 
 
 def max_hops(most: int) -> DecideRule:

@@ -32,6 +32,7 @@ ORDER: Mapping[str, Callable[[Any], DecideRule]] = MappingProxyType(
         "max_embeds": rules.embeds,
         "reject": partial(rules.surt, decision=Decision.REJECT),
         "exclude": partial(rules.regex, decision=Decision.REJECT),
+        "ignore": rules.ignore_sets,
         "max_path_repeats": rules.path_repeats,
         "max_path_depth": rules.path_depth,
         "max_url_length": rules.url_length,

@@ -33,7 +33,9 @@ def urls_of(path: Path) -> set[str]:
 
 def test_the_rules_stand_in_the_table_in_their_order() -> None:
     """By name, all that an order can ask for."""
-    section = ScopeSection(include=("x",), exclude=("x",), accept=("a.test",), reject=("b.test",))
+    section = ScopeSection(
+        include=("x",), exclude=("x",), accept=("a.test",), reject=("b.test",), ignore=("calendars",)
+    )
     named = re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE)
     assert named == [rule.name for rule in open_scope(section).rules]
 
@@ -310,7 +312,8 @@ async def test_why_says_of_a_robots_txt_what_the_job_knows(tmp_path: Path) -> No
 
 async def test_the_rules_before_the_body_do_what_they_say(tmp_path: Path) -> None:
     """The example of the page, on a host with films; `why` names the rules before and after."""
-    entries = textwrap.dedent("\n".join(re.findall(r"^    (?:\[\[body.*|\w+ = .*)$", TEXT, re.MULTILINE)))
+    section = TEXT.partition("## Before the body")[2].partition("\n## ")[0]
+    entries = textwrap.dedent("\n".join(re.findall(r"^    (?:\[\[body.*|\w+ = .*)$", section, re.MULTILINE)))
     host = "http://films.example.org"
     film = file("video/mp4", b"x" * 1000)
     pages = {"/": Page(links=(*go("/1.mp4", "/page"), Link("/2.mp4", "/2.mp4", tag="img", hop="E"))), "/page": Page()}

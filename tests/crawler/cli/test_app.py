@@ -98,6 +98,7 @@ NO_FLAGS = {
         "max_embeds",
         "accept",
         "reject",
+        "ignore",
         "block",
         "max_path_repeats",
         "schemes",

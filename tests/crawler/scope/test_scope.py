@@ -69,6 +69,7 @@ def test_every_key_that_makes_a_rule_is_one_of_the_section() -> None:
         "max_embeds",
         "reject",
         "exclude",
+        "ignore",
         "max_path_repeats",
         "max_path_depth",
         "max_url_length",
