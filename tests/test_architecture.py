@@ -39,7 +39,7 @@ from tests.rows import each_row
 CLONE = Path(__file__).resolve().parent.parent
 
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
-MOST_FILES = 377
+MOST_FILES = 378
 #: The console is a process of its own, with a bound of its own.
 MOST_CONSOLE_FILES = 36
 LEAST_MEDIAN_LINES = 130

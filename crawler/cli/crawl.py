@@ -337,10 +337,11 @@ def _check_round(order: CrawlOrder) -> None:
     """Raises: UsageError for what counts, or knows, the URLs of earlier rounds: the next one would end at its seeds."""
     if order.dedup.leaves:
         raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; add -s dedup.leaves=")
-    per_host = [key for key in ("pages_per_host", "bytes_per_host", "time_per_host_s") if getattr(order.limits, key)]
-    none = " ".join(f"-s limits.{key.removesuffix('_s')}=0" for key in per_host)
+    keys = [f"{what}_per_{whose}" for whose in ("host", "group") for what in ("pages", "bytes", "time")]
+    given = order.limits.model_dump(by_alias=True)
+    none = " ".join(f"-s limits.{key}=0" for key in keys if given[key] not in {0, "0B", "0s"})
     if none:
-        raise UsageError(f"--again: limits per host count the whole job, earlier rounds too; add {none}")
+        raise UsageError(f"--again: limits per host or group count the whole job, earlier rounds too; add {none}")
 
 
 def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:

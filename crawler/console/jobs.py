@@ -88,7 +88,10 @@ ALLOWED: Mapping[str, str] = {
     ),
     "robots": "robots max_crawl_delay_s cache_s unreachable_s meta nofollow_links",
     "crawl": "workers loop processes",
-    "limits": ("pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s min_free_disk_bytes on_limit"),
+    "limits": (
+        "pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s "
+        "pages_per_group bytes_per_group time_per_group_s min_free_disk_bytes on_limit"
+    ),
     "fetch": (
         "timeout_s connect_timeout_s first_byte_timeout_s read_timeout_s min_rate_bytes bandwidth_bytes "
         "host_bandwidth_bytes max_body_bytes "

@@ -64,7 +64,7 @@ def check(examined: Examined, name: str) -> Check:
         together += _refused(sound)
         if sound.frontier.policy == order.frontier.policy:  # else it is unknown whether hosts can be divided
             together += division_faults(order)
-    together += _proxy_faults(order)
+    together += chain(_proxy_faults(order), budget_faults(order))
     lines = [*examined.faults, *policies]
     lines += (f"{name}: {fault}" for fault in together)
     for section, key, find in _searches(order):
@@ -160,7 +160,7 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
 
 def _look_up(order: CrawlOrder) -> None:
-    for fault in chain(division_faults(order), _proxy_faults(order)):
+    for fault in chain(division_faults(order), _proxy_faults(order), budget_faults(order)):
         raise OrderError(fault)
     frontier_order(order)
     for _, _, find in _searches(order):
@@ -186,6 +186,14 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
 
 def _proxy_faults(order: CrawlOrder) -> Iterator[str]:
     return proxy_faults(fetch_options(order.fetch, ""), map(site_of, order.site))
+
+
+def budget_faults(order: CrawlOrder) -> Iterator[str]:
+    """A line for budgets of groups, if there are no groups that hosts are always in."""
+    keys = ("pages_per_group", "bytes_per_group", "time_per_group_s")
+    given = [key.removesuffix("_s") for key in keys if getattr(order.limits, key)]
+    if given and not (order.politeness.groups or order.politeness.group == "domain"):
+        yield f"[limits] {given[0]}: there are no groups for it; give [politeness.groups], or [politeness] group = 'domain'"
 
 
 def _refused(order: CrawlOrder) -> list[str]:

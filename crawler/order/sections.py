@@ -231,6 +231,9 @@ class LimitsSection(Section):
     pages_per_host: Count = 0  #: answered URLs of one host; the others of it are disregarded (-5003); 0: no limit
     bytes_per_host: Size = 0  #: of bodies, of one host; 0: no limit
     time_per_host_s: Duration = 0.0  #: since its first answer (-5004); 0: no limit
+    pages_per_group: Count = 0  #: the same of a group of hosts, [politeness] groups or group = "domain"; 0: no limit
+    bytes_per_group: Size = 0  #: the same
+    time_per_group_s: Duration = 0.0  #: the same
     #: Room on the job's disk, below which the crawl pauses until there is more again; 0: never.
     min_free_disk_bytes: Size = 10**9
     on_limit: Literal["end", "pause"] = "end"  #: at the first three: end the crawl, or pause it for the operator

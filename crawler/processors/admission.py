@@ -13,14 +13,16 @@ from pathlib import Path
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.job.checking import budget_faults
 from anabranch.crawler.job.skipped import SkippedUrls
 from anabranch.crawler.job.state import round_of_run
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import OrderError, storage_errors
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.processors.candidates import DropSimilar
+from anabranch.crawler.processors.group_budgets import GroupBudgets, quotas_of_groups
 from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.processors.traps import ParameterTraps
 from anabranch.crawler.scope.parameters import ParameterRules
@@ -54,6 +56,8 @@ class UrlAdmission:
 
     def change(self, order: CrawlOrder) -> None:
         """Judge by the scope and the quotas of this order from now on, queued URLs, too. Raises: OrderError."""
+        for fault in budget_faults(order):
+            raise OrderError(fault)
         self.scope.change(order.scope)
         self.preselector.change(order.scope.block, self.quotas_of(order.limits))
         self.traps.turn(is_on=order.scope.skip_parameter_traps)
@@ -190,9 +194,7 @@ def host_quotas(
     of_host: Callable[[str], Totals] | None = None,
 ) -> OverQuotaOf | None:
     """The quotas of hosts by the job's accounts, or by `of_host`; None if hosts have no limits. It raises StorageError."""
-    quotas = Quotas(
-        pages_per_host=limits.pages_per_host, bytes_per_host=limits.bytes_per_host, time_per_host=limits.time_per_host_s
-    )
+    quotas = Quotas(pages=limits.pages_per_host, bytes=limits.bytes_per_host, time=limits.time_per_host_s)
     if quotas == Quotas():
         return None
 
@@ -202,5 +204,20 @@ def host_quotas(
         since_s = totals.first_success_s
         used = Used(totals.pages, totals.bytes, 0.0 if since_s is None else clock() - since_s)
         return over_quota(quotas, used)
+
+    return over
+
+
+def host_and_group_quotas(
+    limits: LimitsSection, of_hosts: Callable[[LimitsSection], OverQuotaOf | None], groups: GroupBudgets
+) -> OverQuotaOf | None:
+    """The quotas of hosts, and the budgets of their groups; None without any. It raises StorageError."""
+    over_host, budgets = of_hosts(limits), quotas_of_groups(limits)
+    if budgets == Quotas():
+        return over_host
+
+    def over(host: str) -> OverQuota | None:
+        found = None if over_host is None else over_host(host)
+        return found or groups.over(budgets, host)
 
     return over

@@ -37,9 +37,16 @@ from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.errors import storage_errors
-from anabranch.crawler.processors.admission import UrlAdmission, host_quotas, open_admission
+from anabranch.crawler.processors.admission import (
+    QuotasOf,
+    UrlAdmission,
+    host_and_group_quotas,
+    host_quotas,
+    open_admission,
+)
 from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.disposition import Disposition
+from anabranch.crawler.processors.group_budgets import GroupBudgets, quotas_of_groups
 from anabranch.crawler.processors.preconditions import RobotsPrecondition
 from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
 from anabranch.crawler.report.logtail import Trouble, last_logged
@@ -54,6 +61,7 @@ from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
 from anabranch.crawler.scope.body import body_rules_of
 from anabranch.crawler.scope.parameters import Template
+from anabranch.crawler.scope.scope import Quotas
 from anabranch.crawler.visit import Chain
 from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.cancellation import to_the_end
@@ -127,7 +135,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     opened.push_async_callback(fetcher.close)
     await _open_cookies(context, fetcher.cookies, opened)
     opened.push_async_callback(sandbox.close)
-    quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
+    quotas_of, groups = await _quotas(context, accounts)
     admission = await open_admission(order, job.state, frontier, quotas_of, recorded, opened)
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
@@ -154,7 +162,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     before = None if context.is_shared else UsedLimits(frontier.core.counts().done, fetched_bytes)
     limits = RunLimits(order.limits, context.run_state, context.statistics, before, member.want_tickets)
-    dispose = admission.informed_after(disposition)
+    dispose = groups.counting_after(admission.informed_after(disposition))
     explainer, services = _explainer(context, admission, recorded, chain), _services(context, chain_parts)
     delivery = context.outside.delivery(recorder.archive)
     parts = RunParts(
@@ -176,6 +184,16 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     )
     member.opened(parts)
     return parts
+
+
+async def _quotas(context: RunContext, accounts: Accounts) -> tuple[QuotasOf, GroupBudgets]:
+    """What judges hosts and their groups by their limits; and the budgets of groups, which count each visit."""
+    order, clock, member = context.order, context.clock, context.member
+    of_hosts = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
+    groups = GroupBudgets(order.politeness, accounts, clock, member.view_totals)
+    if quotas_of_groups(order.limits) != Quotas():
+        await asyncio.to_thread(groups.load)
+    return partial(host_and_group_quotas, of_hosts=of_hosts, groups=groups), groups
 
 
 def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:

@@ -182,15 +182,15 @@ def _guarded(rules: Sequence[DecideRule]) -> Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """The limits of each host; 0: no limit. The names are those of the order's section `[limits]`."""
+    """The limits of each host, or of each group of hosts; 0: no limit."""
 
-    pages_per_host: int = 0  #: URLs that were answered
-    bytes_per_host: int = 0  #: of bodies, as they came over the wire
-    time_per_host: float = 0.0  #: seconds since the host's first fetch
+    pages: int = 0  #: URLs that were answered
+    bytes: int = 0  #: of bodies, as they came over the wire
+    time: float = 0.0  #: seconds since the first fetch
 
 
 class Used(NamedTuple):
-    """The amounts that one host has used up."""
+    """The amounts that a host, or a group, has used up."""
 
     pages: int = 0
     bytes: int = 0
@@ -204,12 +204,12 @@ class OverQuota(NamedTuple):
     annotation: str  #: `Q:` and the name of the limit, as `crawl.log` has it
 
 
-def over_quota(quotas: Quotas, used: Used) -> OverQuota | None:
-    """The first limit that a host has reached; None if one more of its URLs may be fetched."""
-    if 0 < quotas.pages_per_host <= used.pages:
-        return OverQuota(FetchStatus.OVER_QUOTA, "Q:pages_per_host")
-    if 0 < quotas.bytes_per_host <= used.bytes:
-        return OverQuota(FetchStatus.OVER_QUOTA, "Q:bytes_per_host")
-    if 0 < quotas.time_per_host <= used.time:
-        return OverQuota(FetchStatus.OVER_TIME, "Q:time_per_host")
+def over_quota(quotas: Quotas, used: Used, whose: str = "host") -> OverQuota | None:
+    """The first limit that is reached; None if one more URL may be fetched. `whose`: as the keys of `[limits]` end."""
+    if 0 < quotas.pages <= used.pages:
+        return OverQuota(FetchStatus.OVER_QUOTA, f"Q:pages_per_{whose}")
+    if 0 < quotas.bytes <= used.bytes:
+        return OverQuota(FetchStatus.OVER_QUOTA, f"Q:bytes_per_{whose}")
+    if 0 < quotas.time <= used.time:
+        return OverQuota(FetchStatus.OVER_TIME, f"Q:time_per_{whose}")
     return None

@@ -256,6 +256,34 @@ async def test_a_host_gets_no_more_pages_than_its_quota(tmp_path) -> None:
         assert "it is disregarded with status -5003 over a quota" in await why(tmp_path, over)
 
 
+@pytest.mark.parametrize("more", [(), ("--processes", "2")])
+async def test_a_group_of_hosts_gets_no_more_pages_than_its_budget(tmp_path, more) -> None:
+    """All its hosts together, in a run that goes on, too; hosts without a group have no budget."""
+    paths = [f"/{number}" for number in range(6)]
+    names = ("a.test", "b.test", "c.test")
+    pages = {"/": Page(links=go(*paths)), **dict.fromkeys(paths, Page())}
+    politeness = {"min_delay": 0, "max_delay": 0, "groups": {"test,a,": "ab", "test,b,": "ab"}}
+    politeness |= {"group_min_delay": 0, "group_max_delay": 0}
+    groups = politeness.pop("groups")
+    async with SmallWeb({name: Host(pages=pages) for name in names}) as web:
+        order = write_order(tmp_path, web.hosts, politeness=politeness, limits={"pages_per_group": 5})
+        order.write_text(
+            order.read_text() + "[politeness.groups]\n" + "".join(f'"{k}" = "{v}"\n' for k, v in groups.items())
+        )
+        seeds = [f"http://{name}/" for name in names]
+        for limit in ("3", "0"):
+            run = await anabranch("crawl", *seeds, "-c", order, "--job", "job", "--limit", limit, *more, cwd=tmp_path)
+            assert run.code == 0, run.err
+    log = crawl_log(tmp_path / "job")
+    of_group = sorted(status for url, status in log.items() if "//c.test" not in url)
+    assert of_group.count(200) == 5
+    assert set(of_group) == {OVER_QUOTA, 200}
+    assert [status for url, status in log.items() if "//c.test" in url] == [200] * 7
+    over = next(url for url, status in log.items() if status == OVER_QUOTA)
+    assert fields(tmp_path, over)[11] == "Q:pages_per_group,round:1"
+    assert "it is disregarded with status -5003 over a quota" in await why(tmp_path, over)
+
+
 async def test_a_higher_quota_lets_a_later_run_take_more(tmp_path) -> None:
     """A seed that was over it is tried again, and what it leads to is new."""
     table: Web = {"a.test": Host(pages={"/": Page(), "/2": Page(links=go("/3")), "/3": Page()})}

@@ -455,11 +455,17 @@ def test_starting_afresh_without_a_seed_removes_nothing(capsys) -> None:
 
 
 def test_what_keeps_another_round_from_beginning_is_told_with_the_way_out(monkeypatch, capsys) -> None:
-    """Limits per host are the job's, from its own order too."""
-    limits = (*SMALL, "limits.pages_per_host=3", "limits.time_per_host=9s")
+    """Limits per host or group are the job's, from its own order too."""
+    limits = (
+        *SMALL,
+        "limits.pages_per_host=3",
+        "limits.time_per_host=9s",
+        "politeness.group=domain",
+        "limits.bytes_per_group=1MB",
+    )
     run_crawl(replace(command(SEED), settings=limits))
     assert run_crawl(replace(command(), again=True, yes=True)) == ExitCode.USAGE
-    none = "-s limits.pages_per_host=0 -s limits.time_per_host=0"
+    none = "-s limits.pages_per_host=0 -s limits.time_per_host=0 -s limits.bytes_per_group=0"
     assert capsys.readouterr().err.endswith(f"earlier rounds too; add {none}\n")
     parts = Parts(monkeypatch)
     settings = (*SMALL, *none.replace("-s ", "").split())

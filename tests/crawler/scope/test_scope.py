@@ -301,10 +301,10 @@ def test_without_rules_nothing_is_in() -> None:
 @pytest.mark.parametrize(
     ("quotas", "used", "annotation", "status"),
     [
-        (Quotas(pages_per_host=2), Used(pages=2), "Q:pages_per_host", -5003),
-        (Quotas(bytes_per_host=10), Used(bytes=11), "Q:bytes_per_host", -5003),
-        (Quotas(time_per_host=1.5), Used(time=1.5), "Q:time_per_host", -5004),
-        (Quotas(pages_per_host=1, time_per_host=1), Used(pages=1, time=1), "Q:pages_per_host", -5003),
+        (Quotas(pages=2), Used(pages=2), "Q:pages_per_host", -5003),
+        (Quotas(bytes=10), Used(bytes=11), "Q:bytes_per_host", -5003),
+        (Quotas(time=1.5), Used(time=1.5), "Q:time_per_host", -5004),
+        (Quotas(pages=1, time=1), Used(pages=1, time=1), "Q:pages_per_host", -5003),
     ],
 )
 def test_a_limit_that_is_reached_is_named(quotas: Quotas, used: Used, annotation: str, status: int) -> None:
@@ -315,7 +315,7 @@ def test_a_limit_that_is_reached_is_named(quotas: Quotas, used: Used, annotation
 
 def test_below_its_limit_a_host_may_be_fetched() -> None:
     """One page, byte or second less."""
-    assert over_quota(Quotas(pages_per_host=2, bytes_per_host=10, time_per_host=1.5), Used(1, 9, 1.4)) is None
+    assert over_quota(Quotas(pages=2, bytes=10, time=1.5), Used(1, 9, 1.4)) is None
 
 
 def test_without_limits_everything_may_be_fetched() -> None:
