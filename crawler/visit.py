@@ -59,6 +59,7 @@ class Visit:
     broken: Exception | None = None  #: a processor failed
     links: list[Link] = field(default_factory=list)  #: those of the page; a processor may change the list
     body_rule: int = 0  #: number of the rule that left the body unread; 0: it was read
+    robots_tries: int = 0  #: failed tries of the robots.txt, without which the order allows the URL; 0: it has rules
     dropped_links: int = 0  #: links beyond the limit of outlinks
     lost_links: int = 0  #: links for which a user function failed
     lost: list[LostLink] = field(default_factory=list)  #: the first `MAX_LOST_NAMED` of them
@@ -79,6 +80,10 @@ class Visit:
     def recalled(self, archived: Response | None) -> None:
         """The page has not changed; `archived` is its earlier response, None if that cannot be read."""
         self.archived = archived
+
+    def lack_robots(self, tries: int) -> None:
+        """Its robots.txt cannot be fetched, and after so many tries the order allows it all the same; 0: it has rules."""
+        self.robots_tries = tries
 
     def stopped_before_body(self, rule: int) -> None:
         """The rule of this number left the body unread."""

@@ -86,7 +86,7 @@ ALLOWED: Mapping[str, str] = {
         "backoff_forgive_s max_retry_after_s group groups group_delay_factor group_min_delay_s "
         "group_max_delay_s group_max_connections"
     ),
-    "robots": "robots max_crawl_delay_s cache_s unreachable_s meta nofollow_links",
+    "robots": "robots max_crawl_delay_s cache_s unreachable_s allow_tries allow_after_s meta nofollow_links",
     "crawl": "workers loop processes",
     "limits": (
         "pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s "

@@ -23,6 +23,7 @@ from anabranch.crawler.fetch.addresses import (
 from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import ENVIRONMENT, parse_proxy
 from anabranch.crawler.order.values import (
+    Count,
     Duration,
     Endpoint,
     FileOrNone,
@@ -93,6 +94,8 @@ class RobotsSection(Section):
     max_crawl_delay_s: Duration = 300.0  #: a longer Crawl-delay is cut
     cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = _DAY_S  #: then robots.txt is asked for again; a day at most
     unreachable_s: PositiveDuration = 3600.0  #: a host with an unavailable robots.txt is given up for so long
+    allow_tries: Count = 0  #: failed tries of a robots.txt after which all is allowed on its host; 0: never
+    allow_after_s: Duration = 30 * _DAY_S  #: if the first of them was at least so long ago
     meta: bool = True  #: obey nofollow of meta robots and X-Robots-Tag
     nofollow_links: bool = False  #: leave out links with rel=nofollow, too
 

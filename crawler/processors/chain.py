@@ -82,6 +82,8 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
                     cache_s=order.robots.cache_s,
                     unreachable_s=order.robots.unreachable_s,
                     timeout_s=order.fetch.timeout_s,
+                    allow_tries=order.robots.allow_tries,
+                    allow_after_s=order.robots.allow_after_s,
                 ),
                 clock=parts.clock,
                 frontier=parts.frontier,

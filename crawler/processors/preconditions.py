@@ -37,7 +37,7 @@ from anabranch.crawler.robots.cache import (
     verdict_of,
 )
 from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robots_url, rules_of
-from anabranch.crawler.robots.rules import DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules
+from anabranch.crawler.robots.rules import ALLOW_UNREACHABLE, DISALLOW_ALL, MAX_ROBOTS_BYTES, UNREACHABLE, RobotsRules
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier import AsyncFrontier
@@ -98,6 +98,8 @@ class RobotsOptions:
     cache_s: float = LIFETIME_S  #: how long rules are valid
     unreachable_s: float = UNREACHABLE_LIFETIME_S  #: how long a host without available rules is given up
     timeout_s: float = 60.0  #: for one robots.txt including all redirects
+    allow_tries: int = 0  #: failed tries after which all is allowed, if the first was `allow_after_s` ago; 0: never
+    allow_after_s: float = 0.0
 
 
 class IgnoreRobots:
@@ -158,6 +160,8 @@ class RobotsPrecondition:
             verdict = await self._wait_for_rules(robots_url(url), visit)
         if verdict is RobotsVerdict.UNKNOWN:
             raise RobotsUnavailable("robots.txt is not available, so nothing may be fetched yet")
+        if verdict is RobotsVerdict.ALLOWED and self._options.allow_tries:
+            visit.lack_robots(self._cache.tries(url))
         if verdict is RobotsVerdict.EXCLUDED:
             visit.decide(ChainDecision.EXCLUDED)
         return Step.PROCEED if verdict is RobotsVerdict.ALLOWED else Step.STOP
@@ -194,7 +198,7 @@ class RobotsPrecondition:
 
     def _keep_verdict(self, rules: RobotsRules, visit: Visit) -> None:
         """Judge the URL for the next time it comes: the cache may have dropped the rules by then."""
-        lifetime_s = self._options.unreachable_s if rules is DISALLOW_ALL else self._options.cache_s
+        lifetime_s = self._options.unreachable_s if rules in UNREACHABLE else self._options.cache_s
         self._verdicts.keep(visit.lease.url, verdict_of(rules, visit.lease.url), self._clock() + lifetime_s)
 
     async def _fetch_rules(self, origin: str, visit: Visit) -> None:
@@ -213,8 +217,11 @@ class RobotsPrecondition:
             if isinstance(error, BadHttp):  # the page is tried again, as after an answer that broke off
                 failure = BodyBroken(f"robots.txt: {error}").timed(error.start_s, error.end_s)
             # A host whose answers are bad HTTP is given up like one that refuses. An unknown name is no host.
-            if isinstance(failure, (*TROUBLES, BodyBroken)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
-                self._cache.put(origin, DISALLOW_ALL, self._clock())
+            if isinstance(failure, (*TROUBLES, BodyBroken)):
+                if self._is_allowed_without(origin):
+                    self._cache.put(origin, ALLOW_UNREACHABLE, self._clock())
+                elif self._cache.refused(origin) >= HOST_BUSY_TRIES:
+                    self._cache.put(origin, DISALLOW_ALL, self._clock())
             waiters.set_exception(failure)
             waiters.exception()  # marks it as retrieved: it is raised here, too
             raise failure from error.__cause__
@@ -222,6 +229,14 @@ class RobotsPrecondition:
             del self._in_flight[origin]
             if not waiters.done():
                 waiters.set_result(None)  # cancelled or broken: those that wait go back to the gate and ask again
+
+    def _is_allowed_without(self, origin: str) -> bool:
+        """A try has failed: whether the order allows all by now."""
+        if not self._options.allow_tries:
+            return False
+        now_s = self._clock()
+        tries, since_s = self._cache.failed(origin, now_s)
+        return tries >= self._options.allow_tries and now_s - since_s >= self._options.allow_after_s
 
     def _known(self, url: str) -> RobotsRules | None:
         """The cached rules at a URL, if it is a robots.txt: of its own host, or of one that redirects there."""
@@ -252,11 +267,14 @@ class RobotsPrecondition:
         """Cache the rules, set their Crawl-delay on the gate, keep the verdict; None if no rules were available this time.
 
         Without rules nothing may be fetched (RFC 9309): the host rests and is asked again. After `HOST_BUSY_TRIES` times it is
-        given up for `unreachable_s`, and its URLs fail.
+        given up for `unreachable_s`, and its URLs fail; or, if the order allows them after a time, they wait until then.
         """
-        if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:
-            visit.decide(ChainDecision.NO_RULES)
-            return None
+        if rules is DISALLOW_ALL:
+            if self._is_allowed_without(origin):
+                rules = ALLOW_UNREACHABLE
+            elif self._options.allow_tries or self._cache.refused(origin) < HOST_BUSY_TRIES:
+                visit.decide(ChainDecision.NO_RULES)
+                return None
         visit.decide(ChainDecision.DEFERRED)
         self._cache.put(origin, rules, self._clock())
         self._keep_verdict(rules, visit)

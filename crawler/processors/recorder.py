@@ -272,9 +272,16 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
         lost_links=visit.lost_links,
         broken=visit.broken,
         stopped_by=visit.stopped_by,
-        more=_body_note(visit) + (visit.notes if failure is None else (failure.annotation, *visit.notes)),
+        more=_robots_note(visit)
+        + _body_note(visit)
+        + (visit.notes if failure is None else (failure.annotation, *visit.notes)),
     )
     return annotations_of(notes)
+
+
+def _robots_note(visit: Visit) -> tuple[str, ...]:
+    """The URL was fetched although its robots.txt cannot be, after so many tries."""
+    return (f"robotsUnreachable:{visit.robots_tries}",) if visit.robots_tries else ()
 
 
 def _body_note(visit: Visit) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A crawl's memory of robots.txt: the rules of origins, verdicts of URLs that had to wait, and the Crawl-delays of gates.
 
-Expired rules are never used for a host that cannot be reached any more, nor does such a host count as one without rules, though
-the RFC permits both after a long time: its robots.txt is requested again and again.
+Expired rules are never used for a host that cannot be reached any more: its robots.txt is requested again and again. It counts
+as a host without rules only if the order says after how many tries and how much time, as RFC 9309 permits after a long time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.robots.retrieval import robots_url
-from anabranch.crawler.robots.rules import ALLOW_ALL, DISALLOW_ALL, RobotsRules, shown
+from anabranch.crawler.robots.rules import ALLOW_ALL, ALLOW_UNREACHABLE, DISALLOW_ALL, UNREACHABLE, RobotsRules, shown
 from anabranch.frontier.times import duration_words
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ class CachedRules(NamedTuple):
     until_s: float
 
 
+class Failing(NamedTuple):
+    """Tries in a row that brought no rules, and when the first one was (epoch seconds)."""
+
+    tries: int
+    since_s: float
+
+
 class RobotsCache:
     """Rules by origin (scheme, host, port); DISALLOW_ALL, which is no parsed "Disallow: /", expires sooner than others.
 
@@ -63,6 +70,7 @@ class RobotsCache:
         self._cached: OrderedDict[str, CachedRules] = OrderedDict()
         self._large: OrderedDict[str, None] = OrderedDict()
         self._refusals: OrderedDict[str, int] = OrderedDict()
+        self._failing: OrderedDict[str, Failing] = OrderedDict()
         self.size_bytes = 0  #: memory that the rules take, about
 
     def __len__(self) -> int:
@@ -83,11 +91,13 @@ class RobotsCache:
         return cached.rules
 
     def put(self, url: str, rules: RobotsRules, now_s: float) -> None:
-        """Cache the rules of the URL's origin from now on, and reset its count of refusals."""
+        """Cache the rules of the URL's origin from now on. Its refusals are over; if rules were read, its failures, too."""
         origin = robots_url(url)
         self._refusals.pop(origin, None)
+        if rules not in UNREACHABLE:
+            self._failing.pop(origin, None)
         self._drop(origin)
-        lifetime_s = self._unreachable_s if rules is DISALLOW_ALL else self._lifetime_s
+        lifetime_s = self._unreachable_s if rules in UNREACHABLE else self._lifetime_s
         room_bytes = self._max_bytes - rules.size_bytes
         while self._large and self.size_bytes > room_bytes:
             self._drop(next(iter(self._large)))
@@ -110,6 +120,19 @@ class RobotsCache:
             self._refusals.popitem(last=False)
         return self._refusals.get(origin, 1)
 
+    def failed(self, url: str, now_s: float) -> Failing:
+        """Count a try that brought no rules; returns how many there were since the origin last had some, and since when."""
+        origin = robots_url(url)
+        tries, since_s = self._failing.pop(origin, Failing(0, now_s))
+        self._failing[origin] = Failing(tries + 1, since_s)
+        if len(self._failing) > self._max_origins:
+            self._failing.popitem(last=False)
+        return Failing(tries + 1, since_s)
+
+    def tries(self, url: str) -> int:
+        """The tries that brought no rules since the URL's origin last had some."""
+        return self._failing.get(robots_url(url), Failing(0, 0.0)).tries
+
     def _drop(self, origin: str) -> None:
         cached = self._cached.pop(origin, None)
         self._large.pop(origin, None)
@@ -126,6 +149,8 @@ def describe_cached(cached: CachedRules | None, now_s: float) -> str:
     rules = cached.rules
     if rules is DISALLOW_ALL:
         return f"{asked}, without success: nothing of its host is fetched for another {left}"
+    if rules is ALLOW_UNREACHABLE:
+        return f"{asked}, without success for as long as the order waits: everything is allowed for another {left}"
     if rules is ALLOW_ALL:
         return f"{asked}, it does not exist: everything is allowed for another {left}"
     group = f"its rules for {shown(rules.group)} apply" if rules.group else "none of its groups applies to us,"

@@ -4,7 +4,7 @@
 |---|---|---|
 | 2xx | the rules in its body | `lifetime_s` |
 | 4xx; 3xx that leads nowhere or too far | there are no rules: everything is allowed | `lifetime_s` |
-| 429, 5xx, no answer | the rules are unknown: nothing is allowed | `unreachable_s`, after several tries |
+| 429, 5xx, no answer | the rules are unknown: nothing is allowed, or all after a time | `unreachable_s`, after several tries |
 
 At most five redirects are followed, at once, under the lease of the first fetch (2.3.1.2), without the gate of another host. So
 the rules of such a host are cached: a robots.txt that many origins redirect to is fetched once in its lifetime.

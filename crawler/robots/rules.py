@@ -113,6 +113,10 @@ class RobotsRules:
 ALLOW_ALL = RobotsRules(None, default=True)
 #: robots.txt cannot be fetched: nothing is allowed until it can.
 DISALLOW_ALL = RobotsRules(None, default=False)
+#: robots.txt could not be fetched for so long that the order allows everything, until it is requested again.
+ALLOW_UNREACHABLE = RobotsRules(None, default=True)
+#: Rules that are none of a robots.txt: it is requested again soon.
+UNREACHABLE = (DISALLOW_ALL, ALLOW_UNREACHABLE)
 
 
 def parse_robots(body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:

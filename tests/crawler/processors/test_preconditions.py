@@ -41,6 +41,7 @@ from anabranch.crawler.processors.preconditions import (
     RobotsOptions,
     RobotsPrecondition,
 )
+from anabranch.crawler.processors.recorder import visit_annotations
 from anabranch.crawler.robots.cache import LIFETIME_S, UNREACHABLE_LIFETIME_S, RobotsCache
 from anabranch.crawler.robots.retrieval import MAX_REDIRECTS, rules_of
 from anabranch.crawler.robots.rules import ALLOW_ALL
@@ -462,12 +463,71 @@ async def test_after_five_refusals_in_a_row_the_urls_fail_at_once_for_an_hour(st
         assert (await robots.visit())[1] is Step.PROCEED
 
 
-def answers(*statuses):
+def answers(*statuses, **options):
     """A fetcher that gives these answers, and the precondition over it."""
     fetcher = HeldFetcher()
     for status in statuses:
         fetcher.answers.put_nowait(response(status, RULES))
-    return fetcher, Robots(fetcher)
+    return fetcher, Robots(fetcher, **options)
+
+
+HOUR_S = 3600.0
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+async def test_after_so_many_tries_over_so_much_time_all_is_allowed(status) -> None:
+    """Both must hold; until then the URLs wait, and none fails. Their lines have the number of tries."""
+    _, robots = answers(*[status] * 9, 200, allow_tries=3, allow_after_s=12 * HOUR_S)
+    for _ in range(6):  # many tries, but within an hour
+        assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+        robots.clock.advance(HOUR_S / 6)
+    robots.clock.advance(10 * HOUR_S)
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+    robots.clock.advance(HOUR_S)
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
+    one, step = await robots.visit(SHUT)
+    assert (step, one.decision, visit_annotations(one)) == (Step.PROCEED, ChainDecision.NONE, ("robotsUnreachable:8",))
+    assert "without success for as long as the order waits" in robots.process.words(OPEN, robots.clock())
+    robots.clock.advance(HOUR_S)  # it is requested again, and still counts
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
+    assert visit_annotations((await robots.visit())[0]) == ("robotsUnreachable:9",)
+    robots.clock.advance(HOUR_S)
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
+    one, step = await robots.visit(SHUT)
+    assert (step, one.decision, one.robots_tries) == (Step.STOP, ChainDecision.EXCLUDED, 0)
+
+
+async def test_a_long_time_with_few_tries_frees_nothing() -> None:
+    """A crawl that asked twice in a month does not know."""
+    _, robots = answers(*[500] * 3, allow_tries=3, allow_after_s=12 * HOUR_S)
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+    robots.clock.advance(1000 * HOUR_S)
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
+
+
+async def test_a_host_that_does_not_answer_is_given_up_and_counts() -> None:
+    """Its URLs fail as ever, or dead hosts would keep a crawl; if it is back for pages alone, these are allowed."""
+    fetcher, robots = answers(allow_tries=6, allow_after_s=HOUR_S)
+    for _ in range(5):
+        fetcher.answers.put_nowait(ConnectFailed("refused").timed(START_S, END_S))
+        assert isinstance((await robots.visit())[1], ConnectFailed)
+    assert isinstance((await robots.visit())[1], RobotsUnavailable)
+    robots.clock.advance(UNREACHABLE_LIFETIME_S)
+    fetcher.answers.put_nowait(ConnectFailed("refused").timed(START_S, END_S))
+    assert isinstance((await robots.visit())[1], ConnectFailed)
+    one, step = await robots.visit()
+    assert (step, one.robots_tries) == (Step.PROCEED, 6)
+
+
+async def test_rules_in_between_begin_the_count_anew() -> None:
+    """The host was reachable."""
+    _, robots = answers(500, 200, 500, 500, allow_tries=2, allow_after_s=0.0)
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
+    robots.clock.advance(LIFETIME_S)
+    assert (await robots.visit())[0].decision is ChainDecision.NO_RULES
+    assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
 
 
 async def test_an_answer_ends_the_row_of_refusals() -> None:
