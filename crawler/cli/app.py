@@ -20,6 +20,7 @@ from anabranch.crawler.cli.job_options import (
     add,
     archive,
     divide,
+    export,
     frontier,
     index,
     jobs,
@@ -241,7 +242,7 @@ app.add_typer(console, name="console")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
 app.add_typer(archive, name="archive")
-for command in (why, report, workers, requeue, move, divide, links, index, compare):
+for command in (why, report, workers, requeue, move, divide, links, index, export, compare):
     app.command()(command)
 lab.command("policies")(compare)
 lab.command()(simulate)

@@ -1,4 +1,4 @@
-"""The commands on a job and their options: pause, resume, stop, status, add, report, index, frontier, why.
+"""The commands on a job and their options: pause, resume, stop, status, add, report, index, export, frontier, why.
 
 What runs them (`status.py`, `operate.py`, `frontier.py`) is imported when they run, so that help is fast.
 """
@@ -221,6 +221,36 @@ def dictionary(job: _Warcs, file: Annotated[Path, typer.Argument(metavar="FILE",
     from anabranch.crawler.cli.archive import run_dictionary  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_dictionary(job, file))
+
+
+def export(
+    job: Job,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="wacz, parquet, sqlite, csv, or files: the logs of all workers as one, and one index.",
+            autocompletion=completed_from("wacz", "parquet", "sqlite", "csv", "files"),
+        ),
+    ],
+    out: Annotated[
+        FilePath,
+        typer.Option("--out", metavar="PATH", help="Where to (default: the job's name, in the current folder)."),
+    ] = None,
+    warcs: Annotated[
+        FilePath,
+        typer.Option("--warcs", metavar="FOLDER", help="Take these WARC files, as `archive convert` has written them."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+) -> None:
+    """Export pages, links, errors and the link graph of a job, running or not, as tables, or its WARC files as a WACZ.
+
+    What the crawl has recorded when the command begins is exported. The exit code is 1 if lines of its logs are damaged.
+    """
+    from anabranch.crawler.cli.export import run_export  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_export(job, to, out, warcs, force=force))
 
 
 def workers(

@@ -10,6 +10,7 @@ Lines of crawl.log that are gathered together are sorted by time.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,11 @@ from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.dedup.files.durable import (
     AppendOnlyFile,
+    FileMark,
     checked_json,
     checked_line,
     end_of_last_line,
+    has_end,
     replace_file,
 )
 
@@ -63,7 +66,7 @@ def gather(job: Path, workers: Sequence[Path]) -> None:
         for name in GATHERED:
             sources = {worker.name: worker / name for worker in workers}
             if any(source.exists() for source in sources.values()):
-                for place in _gathered(job / name, sources, places.get(name, {})):
+                for place in _gathered(job, name, sources, places.get(name, {})):
                     places[name] = place
                     _note(note, places)
             elif places.get(name, {}).get("read") and not any(worker.is_dir() for worker in workers):
@@ -71,6 +74,51 @@ def gather(job: Path, workers: Sequence[Path]) -> None:
                 job_inode = {of: inode for of, inode in places[name].get("inodes", {}).items() if of == "job"}
                 places[name] = {"size": places[name].get("size", 0), "read": {}, "inodes": job_inode}
                 _note(note, places)
+
+
+def is_gathered(job: Path) -> bool:
+    """Whether the job's files have lines of workers, or are to get them."""
+    return (job / "state" / _PLACES).exists()
+
+
+def counted_parts(job: Path, recorded: Mapping[Path, Mapping[str, FileMark]]) -> dict[str, list[list[LogPart]]]:
+    """Find what counts of each of `GATHERED` now: the job's part, then of each worker the parts that are not gathered yet.
+
+    `recorded` has the workers' folders, each with the ends of its files. Changes nothing, and workers may write meanwhile.
+    Raises: OSError, GatheringDamaged.
+    """
+    places = _places(job / "state" / _PLACES, [job / name for name in GATHERED]) or {}
+    found: dict[str, list[list[LogPart]]] = {}
+    for name in GATHERED:
+        place = places.get(name, {})
+        inodes = _inodes(job / name, place)
+        size = _kept(job / name, int(place.get("size", 0)), inodes.get("job"))
+        found[name] = [[]]
+        if (job / name).exists():
+            found[name] = [[whole_lines(job / name) if size is None else LogPart(job / name, 0, size)]]
+        for worker, marks in recorded.items():
+            begin, inode = int(place.get("read", {}).get(worker.name, 0)), inodes.get(worker.name)
+            found[name].append([recorded_part(part, marks) for part in _parts(worker / name, begin, inode)])
+    return found
+
+
+def whole_lines(file: Path) -> LogPart:
+    """The file up to its last newline. Raises: OSError."""
+    return LogPart(file, 0, _end(file))
+
+
+def recorded_part(part: LogPart, marks: Mapping[str, FileMark]) -> LogPart:
+    """The part up to the end that was recorded of its file; as it is if the file was moved or replaced since."""
+    mark = marks.get(part.file.name)
+    if mark is None or not has_end(part.file, mark):
+        return part
+    return part._replace(end=max(part.begin, min(part.end, mark.size)))
+
+
+def lines_of(name: str, parts: Sequence[Sequence[LogPart]]) -> Iterator[bytes]:
+    """The lines of the parts of a file that has this name in the job; those of crawl.log by time."""
+    lines = [_one_after_another([_lines(part) for part in of_one]) for of_one in parts]
+    return heapq.merge(*lines, key=_time) if name == CRAWL_LOG else _one_after_another(lines)
 
 
 def finish_warcs(folder: Path, prefix: str, workers: Sequence[Path]) -> None:
@@ -91,10 +139,19 @@ def _roll_back(workers: Sequence[Path]) -> None:
 
 def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:
     """The places by file; where nothing was ever gathered, this is noted first. Raises: OSError, GatheringDamaged."""
+    places = _places(note, files)
+    if places is None:
+        _note(note, {})
+        return {}
+    return places
+
+
+def _places(note: Path, files: Sequence[Path]) -> dict[str, Any] | None:
+    """The places by file; None if nothing was ever gathered. Raises: OSError, GatheringDamaged."""
     if not note.exists():
         if any(file.exists() and file.stat().st_size for file in files):
             raise GatheringDamaged(note, "missing", files)
-        _note(note, {})
+        return None
     written = note.read_bytes()
     try:
         places: dict[str, Any] = checked_json(written)
@@ -107,8 +164,8 @@ def _note(note: Path, places: Mapping[str, Any]) -> None:
     replace_file(note, checked_line(json.dumps(places).encode()))
 
 
-class _Part(NamedTuple):
-    """A part of a worker's file that is to be read."""
+class LogPart(NamedTuple):
+    """A part of a file that is to be read."""
 
     file: Path
     begin: int
@@ -130,10 +187,11 @@ def begin_anew(job: Path) -> None:
         )
 
 
-def _gathered(path: Path, sources: Mapping[str, Path], place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _gathered(job: Path, name: str, sources: Mapping[str, Path], place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Add what is new; the place afterwards, and before anything is written to another file than that of the last time, that of
     its end. Each is noted before the next step. `inodes` are missing in a place of an earlier version.
     """
+    path = job / name
     inodes = _inodes(path, place)
     size = _kept(path, int(place.get("size", 0)), inodes.get("job"))
     file = AppendOnlyFile(path, end_of_last_line if size is None else lambda _: size)
@@ -141,12 +199,10 @@ def _gathered(path: Path, sources: Mapping[str, Path], place: Mapping[str, Any])
         if size is None:
             yield {**place, "size": file.kept_bytes, "inodes": inodes | {"job": path.stat().st_ino}}
         parts = {
-            name: list(_parts(source, int(place.get("read", {}).get(name, 0)), inodes.get(name)))
-            for name, source in sources.items()
+            of: list(_parts(source, int(place.get("read", {}).get(of, 0)), inodes.get(of)))
+            for of, source in sources.items()
         }
-        lines = [_one_after_another([_lines(part) for part in of_worker]) for of_worker in parts.values()]
-        by_time = path.name == Path(CRAWL_LOG).name
-        for chunk in _chunks(heapq.merge(*lines, key=_time) if by_time else _one_after_another(lines)):
+        for chunk in _chunks(lines_of(name, list(parts.values()))):
             file.write(chunk)
         file.sync()
         file.keep()
@@ -177,7 +233,7 @@ def _kept(path: Path, size: int, inode: int | None) -> int | None:
     return size if stat.st_size >= size and inode in {None, stat.st_ino} else None
 
 
-def _parts(source: Path, begin: int, inode: int | None) -> Iterator[_Part]:
+def _parts(source: Path, begin: int, inode: int | None) -> Iterator[LogPart]:
     """Yield the new parts of a worker's file, oldest first: the rest of the file that was read last, and the files after it."""
     files = sorted(_rotated(source), key=lambda file: (file.stat().st_mtime_ns, file == source))
     last = [number for number, file in enumerate(files) if file.stat().st_ino == inode]
@@ -190,7 +246,7 @@ def _parts(source: Path, begin: int, inode: int | None) -> Iterator[_Part]:
         begin = begin if inode is None else 0
     for file in files:
         end = _end(file)
-        yield _Part(file, begin if begin <= end else 0, end)  # one that was cut has only what came later
+        yield LogPart(file, begin if begin <= end else 0, end)  # one that was cut has only what came later
         begin = 0
 
 
@@ -207,7 +263,7 @@ def _end(source: Path) -> int:
         return end_of_last_line(file.fileno())
 
 
-def _lines(part: _Part) -> Iterator[bytes]:
+def _lines(part: LogPart) -> Iterator[bytes]:
     source, begin, end = part
     if end <= begin:
         return
@@ -215,6 +271,8 @@ def _lines(part: _Part) -> Iterator[bytes]:
         file.seek(begin)
         while begin < end:
             line = file.readline()
+            if not line:
+                raise OSError(errno.ESTALE, "was moved or cut while it was read", str(source))
             begin += len(line)
             yield line
 

@@ -196,21 +196,32 @@ def cut_back(path: Path, mark: FileMark) -> int | None:
     """
     try:
         with descriptor(path, os.O_RDWR) as fd:
-            found = os.fstat(fd)
-            surplus = found.st_size - mark.size
-            is_same = (
-                _digest(_before(fd, mark.size)) == mark.digest
-                if mark.size
-                else mark.inode == found.st_ino or not surplus
-            )
-            if surplus < 0 or not is_same:
-                return None
+            surplus = _surplus(fd, mark)
             if surplus:
                 os.ftruncate(fd, mark.size)
                 sync_file(fd)
             return surplus
     except FileNotFoundError:
         return None if mark.size else 0
+
+
+def mark_of(fd: int, end: int) -> FileMark:
+    """The mark of an end of an open file. Raises: OSError."""
+    return FileMark(end, os.fstat(fd).st_ino, _digest(_before(fd, end)))
+
+
+def has_end(path: Path, mark: FileMark) -> bool:
+    """Whether the file is the one that was marked, perhaps with more behind that end. Raises: OSError."""
+    with descriptor(path, os.O_RDONLY) as fd:
+        return _surplus(fd, mark) is not None
+
+
+def _surplus(fd: int, mark: FileMark) -> int | None:
+    """How many bytes are behind the end that was marked; None if the file is shorter or another one."""
+    found = os.fstat(fd)
+    surplus = found.st_size - mark.size
+    is_same = _digest(_before(fd, mark.size)) == mark.digest if mark.size else mark.inode == found.st_ino or not surplus
+    return surplus if is_same and surplus >= 0 else None
 
 
 def _before(fd: int, end: int) -> bytes:
