@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.api import Page as Page
     from anabranch.crawler.api import PageHead as PageHead
     from anabranch.crawler.api import PageProcessor as PageProcessor
+    from anabranch.crawler.api import PageSink as PageSink
     from anabranch.crawler.api import Response as Response
     from anabranch.crawler.api import ScopeRule as ScopeRule
     from anabranch.crawler.api import ServiceAway as ServiceAway
@@ -71,8 +72,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeedAnswered NoSeeds "
-    "OrderError Page PageHead PageProcessor Response ScopeRule ServiceAway Step StorageError Target UrlRule UsageError Visit "
-    "WarcRef crawl create run",
+    "OrderError Page PageHead PageProcessor PageSink Response ScopeRule ServiceAway Step StorageError Target UrlRule "
+    "UsageError Visit WarcRef crawl create run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
     "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder FrontierStore HostTrouble Lease "
     "LeaseLost Outcome OutcomeKind Override Politeness QueuePolicy SeenFilter StoreUnavailable Verdict VerdictKind WaitsFor "

@@ -20,6 +20,7 @@ from anabranch.crawler.outcomes.errors import (
     UsageError,
 )
 from anabranch.crawler.outcomes.failures import ServiceAway
+from anabranch.crawler.run.sinks import PageSink
 from anabranch.crawler.scope.rules import ScopeRule, Target
 from anabranch.crawler.urls.canonicalization import UrlRule
 from anabranch.crawler.visit import PageProcessor, Step, Visit
@@ -39,6 +40,7 @@ __all__ = [
     "Page",
     "PageHead",
     "PageProcessor",
+    "PageSink",
     "Response",
     "ScopeRule",
     "ServiceAway",

@@ -21,7 +21,7 @@ from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
-from anabranch.crawler.outcomes.userfunctions import BODY_RULE, PROCESSOR, import_first_from, user_function
+from anabranch.crawler.outcomes.userfunctions import BODY_RULE, PROCESSOR, import_first_from, user_function, user_sink
 from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
@@ -64,7 +64,7 @@ def check(examined: Examined, name: str) -> Check:
         together += _refused(sound)
         if sound.frontier.policy == order.frontier.policy:  # else it is unknown whether hosts can be divided
             together += division_faults(order)
-    together += chain(_proxy_faults(order), budget_faults(order))
+    together += chain(_proxy_faults(order), _sink_faults(order), budget_faults(order))
     lines = [*examined.faults, *policies]
     lines += (f"{name}: {fault}" for fault in together)
     for section, key, find in _searches(order):
@@ -160,7 +160,7 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
 
 def _look_up(order: CrawlOrder) -> None:
-    for fault in chain(division_faults(order), _proxy_faults(order), budget_faults(order)):
+    for fault in chain(division_faults(order), _proxy_faults(order), _sink_faults(order), budget_faults(order)):
         raise OrderError(fault)
     frontier_order(order)
     for _, _, find in _searches(order):
@@ -182,10 +182,17 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield "fetch", "body_rules", partial(user_function, name, BODY_RULE)
     for name in order.job.processors:
         yield "job", "processors", partial(user_function, name, PROCESSOR, awaited=True)
+    for name in order.job.sinks:
+        yield "job", "sinks", partial(user_sink, name)
 
 
 def _proxy_faults(order: CrawlOrder) -> Iterator[str]:
     return proxy_faults(fetch_options(order.fetch, ""), map(site_of, order.site))
+
+
+def _sink_faults(order: CrawlOrder) -> Iterator[str]:
+    if order.job.sinks and not order.write.pages:
+        yield "[job] sinks: get the pages of pages.jsonl, which the order does not write; set [write] pages = true"
 
 
 def budget_faults(order: CrawlOrder) -> Iterator[str]:

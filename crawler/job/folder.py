@@ -33,6 +33,7 @@ from anabranch.crawler.job.state import (
     FRESH_MARK,
     MOVED_TO,
     PAYLOADS,
+    SINKS,
     SKIPPED,
     WORKERS,
     has_queue_in_memory,
@@ -94,7 +95,7 @@ _WRITTEN = (
 )
 
 #: What stays in the state of a job that was moved to a database when its folder becomes that of a worker.
-_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_TO, PAYLOADS, SKIPPED, COOKIES)
+_KEPT_BY_WORKERS = (LOCK_FILE, FORMAT_FILE, ORDER_FILE, MOVED_TO, PAYLOADS, SINKS, SKIPPED, COOKIES)
 
 #: The end of a name as `move_aside` and its earlier versions give it.
 _LIKE_MOVED = re.compile(r"\.previous-[0-9][0-9TZ-]*$")

@@ -32,6 +32,8 @@ COOKIES = "cookies.txt"
 PAYLOADS = "payloads.sqlite"
 #: URLs that were skipped because a parameter changes nothing (`skipped`).
 SKIPPED = "skipped.sqlite"
+#: How far each sink has got.
+SINKS = "sinks.json"
 #: Exists while the job's queue is, or was, in memory.
 QUEUE_IN_MEMORY_MARK = "queue-in-memory"
 #: Exists while the old job is being removed.
@@ -174,8 +176,9 @@ def is_moved_aside(directory: Path) -> bool:
 AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
-#: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files.
-_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", _ROUND_FILE)
+#: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files; places of
+#: sinks.
+_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", SINKS, _ROUND_FILE)
 
 
 #: Marks of what was begun and not ended, and of a queue that is elsewhere.

@@ -12,6 +12,7 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 #: Section and key that may name user functions.
 CODE_KEYS: Sequence[tuple[str, str]] = (
     ("job", "processors"),
+    ("job", "sinks"),
     ("urls", "canonicalization"),
     ("scope", "rules"),
     ("frontier", "policy"),

@@ -49,6 +49,9 @@ class JobSection(Section):
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
     source_tags: bool = True  #: crawl.log has the seed that led to a URL
     processors: tuple[UserFunctionName, ...] = ()  #: user processors, package.module:function, before a page is written
+    sinks: tuple[UserFunctionName, ...] = ()  #: classes, package.module:Class, that get the pages in batches
+    #: Bytes of pages.jsonl that a sink may be behind; then the crawl pauses until it has caught up with half of them.
+    sink_backlog_bytes: Annotated[Size, Field(ge=1)] = 32 << 20
     #: Name of this worker, where several crawl the job; none: that of the machine.
     worker: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$", max_length=100)] = ""
     modules: UserFolder | None = None  #: folder that user functions are imported from; None: that of the -c file

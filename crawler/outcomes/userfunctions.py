@@ -39,6 +39,7 @@ RULE = Role("rule", "rule", "[scope] rules", "target")
 KEY = Role("key function", "key", "[urls] canonicalization", "url")
 BODY_RULE = Role("body rule", "body_rule", "[fetch] body_rules", "head")
 PROCESSOR = Role("processor", "processor", "[job] processors", "visit")
+SINK = Role("sink", "sink", "[job] sinks", "folder")
 
 
 class UserFunctionFailed(Exception):
@@ -108,6 +109,15 @@ def user_function(name: str, role: Role, *, awaited: bool = False) -> UserFuncti
     if not accepts(there, 1):
         raise OrderError(f"{role.key} {name} cannot be called with one argument, as it will be; write {written}")
     return UserFunction(role, name, there)
+
+
+def user_sink(name: str) -> UserFunction:
+    """Import the class of a sink, and check that it has `write`. Raises: OrderError, one line."""
+    found = user_function(name, SINK)
+    write = getattr(found.function, "write", None)
+    if write is None or not is_async(write) or not accepts(write, 2):
+        raise OrderError(f"{SINK.key} {name} is no class with `async def write(self, pages)`")
+    return found
 
 
 def _imported(name: str, role: Role) -> Callable[..., Any]:

@@ -32,11 +32,12 @@ from anabranch.crawler.job.orderfile import settle_changes
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
 from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.job.seedtable import Seeds
-from anabranch.crawler.job.state import COOKIES, begin_round, current_round, round_of_run
+from anabranch.crawler.job.state import COOKIES, SINKS, begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.userfunctions import user_sink
 from anabranch.crawler.processors.admission import (
     QuotasOf,
     UrlAdmission,
@@ -58,6 +59,7 @@ from anabranch.crawler.run.membership import Membership, Surroundings
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.services import Services, known_services
+from anabranch.crawler.run.sinks import SinkFeed, SinkPlaces, Sinks
 from anabranch.crawler.run.workers import Delivery, WorkerPool
 from anabranch.crawler.scope.body import body_rules_of
 from anabranch.crawler.scope.parameters import Template
@@ -109,6 +111,7 @@ class RunParts:
     bandwidth: Bandwidth
     pool: WorkerPool
     services: Services  #: that many hosts share
+    sinks: Sinks  #: that get the pages in batches
     delivery: Delivery | None = None  #: of pages to a program
     explainer: UrlExplainer
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
@@ -178,6 +181,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         ),
         services=services,
         delivery=delivery,
+        sinks=_sinks(context, accounts, opened),
         explainer=explainer,
         admission=admission,
         view_totals=partial(member.view_totals, accounts),
@@ -281,6 +285,16 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier, bandwi
         connections=connection_limits_for(raise_file_limit(), order.crawl.workers)._replace(bandwidth=bandwidth),
         may_send=None if frontier.hosting is None else frontier.hosting.may_lease,
     )
+
+
+def _sinks(context: RunContext, accounts: Accounts, opened: AsyncExitStack) -> Sinks:
+    section, job, feeds = context.order.job, context.job, []
+    if section.sinks:
+        places = SinkPlaces(job.state / SINKS)
+        feeds = [SinkFeed(user_sink(name), job.directory, places, accounts) for name in section.sinks]
+    sinks = Sinks(feeds, context.run_state, section.sink_backlog_bytes)
+    opened.push_async_callback(sinks.close)
+    return sinks
 
 
 def _services(context: RunContext, parts: ChainParts) -> Services:

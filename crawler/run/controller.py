@@ -229,16 +229,15 @@ class CrawlController:
                 await self._crawl(parts, progress, status)
             await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
             await frontier.flush()
-            counts = frontier.core.counts()
-            if (
-                frontier.core.is_done and self._run_state.ending not in ASKED_FOR
-            ):  # even if a limit came with the last page
+            is_taken = await parts.sinks.finish()
+            counts, is_done = frontier.core.counts(), frontier.core.is_done
+            if is_done and self._run_state.ending not in ASKED_FOR:  # even if a limit came with the last page
                 self._run_state.nothing_left(WhyEnded.RETIRED if counts.retired else WhyEnded.FINISHED)
             seeds = await seeding.facts(self._statistics.seed_failures)
             statuses = [seed.status for seed in seeds]
             verdict = with_failures(self._run_state.ending, counts.done, counts.failed, statuses)
             self._run_state.judge(verdict)
-            if frontier.core.is_done and not counts.retired and verdict not in DOMINATED:
+            if is_taken and is_done and not counts.retired and verdict not in DOMINATED:
                 self._job.mark_finished()
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
@@ -307,6 +306,8 @@ class CrawlController:
                 ]
                 if self._order.report.metrics:
                     others.append(group.create_task(self._lag.watch(), name="loop-lag"))
+                if parts.sinks.feeds:
+                    others.append(group.create_task(parts.sinks.watch(), name="sinks"))
                 if self._uploading is not None:
                     others.append(group.create_task(self._uploading.watch(), name="uploads"))
                 await self._until_ended(workers, parts)

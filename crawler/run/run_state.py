@@ -19,7 +19,7 @@ from typing import NamedTuple
 import structlog
 
 from anabranch.crawler.job.state import FAILED, RUN_FILE, RunRecord, keep_record
-from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
+from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, ending_text
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.frontier import AsyncFrontier
 
@@ -34,6 +34,7 @@ class Cause(Enum):
     BYTES = "paused by limits.bytes"
     TIME = "paused by limits.time"
     DISK = "paused by min_free_disk"
+    SINK = "paused by a sink"
 
 
 class Phase(Enum):
@@ -66,6 +67,7 @@ class RunState:
         self.verdict: WhyEnded | None = None  #: the same, when it is known whether failures dominate
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
+        self.asked = asyncio.Event()  #: a signal or the operator wants the end, whatever is left
         self._notify = notify
         self._on_phase = on_phase
         self._is_resumable = is_resumable
@@ -98,8 +100,8 @@ class RunState:
             self._notify(self.pause_reason or "resumed")
 
     def resume_all(self) -> None:
-        """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""
-        for cause in [cause for cause in self._pauses if cause is not Cause.DISK]:
+        """The operator ends every pause but those of disk and sinks; a limit that paused it no longer holds in this run."""
+        for cause in [cause for cause in self._pauses if cause not in {Cause.DISK, Cause.SINK}]:
             lift = self._pauses[cause].lift
             if lift is not None:
                 lift()
@@ -115,6 +117,8 @@ class RunState:
         if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
             self.ending, self.detail = ending, detail
         self.stopped.set()
+        if ending in ASKED_FOR:
+            self.asked.set()
         if at_once:
             self.hurried.set()
         self._apply()
@@ -126,6 +130,10 @@ class RunState:
     def judge(self, verdict: WhyEnded) -> None:
         """Nothing is fetched any more: the ending, as `with_failures` judges it."""
         self.verdict = verdict
+
+    def is_paused_by(self, cause: Cause) -> bool:
+        """Whether this is among the causes of a pause."""
+        return cause in self._pauses
 
     @property
     def pause_reason(self) -> str:

@@ -104,7 +104,7 @@ NO_FLAGS = {
         "schemes",
         "skip_parameter_traps",
     ),
-    *("modules", "processors", "pages_per_host", "bytes_per_host", "time_per_host"),
+    *("modules", "processors", "sinks", "sink_backlog", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("allow_tries", "allow_after"),
     *("pages_per_group", "bytes_per_group", "time_per_group"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),

@@ -74,7 +74,7 @@ def test_the_keys_that_are_refused():
     """By which whoever has a token would run code, read or write files, or read variables of the machine."""
     refused = {f"{section}.{key}" for section, key in KEYS if key not in ALLOWED.get(section, "").split()}
     assert refused >= {
-        "job.processors", "job.modules", "job.worker", "scope.rules", "frontier.store", "fetch.body_rules",
+        "job.processors", "job.sinks", "job.modules", "job.worker", "scope.rules", "frontier.store", "fetch.body_rules",
         "fetch.proxy_password_env", "dedup.leaves", "dedup.leaves_name", "write.upload", "logs.file", "report.metrics",
         "site.password_env", "site.proxy_password_env",
     }  # fmt: skip
