@@ -87,7 +87,8 @@ class CrawlVerbs:
             refuse_at_the_end("resume", state.phase)
             state.resume_all()
             if state.phase is Phase.PAUSED:
-                raise UsageError(f"{state.pause_reason}; free some space, and the crawl continues by itself")
+                needs = "free some space" if state.is_paused_by(Cause.DISK) else "see to what keeps it"
+                raise UsageError(f"{state.pause_reason}; {needs}, and the crawl continues by itself")
         elif verb == STOP:
             ending, now = stop_arguments(given)
             state.stop(ending, at_once=now)

@@ -239,6 +239,9 @@ async def test_a_pause_of_the_disk_cannot_be_ended_by_a_word(crawl) -> None:
         await crawl.ask(RESUME)
     crawl.run_state.resume(Cause.DISK)
     assert await crawl.ask(STATUS) == {"phase": "running"}
+    crawl.run_state.pause(Cause.SINK, "paused: the sink ours:Sink is behind: 503")
+    with pytest.raises(UsageError, match=r"^paused: the sink ours:Sink is behind: 503; see to what keeps it, and the"):
+        await crawl.ask(RESUME)
 
 
 # Reports
