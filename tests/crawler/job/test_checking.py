@@ -93,6 +93,16 @@ def test_functions_of_ones_own_are_imported_one_by_one() -> None:
     ]
 
 
+def test_sinks_are_looked_for_and_need_the_file_of_pages() -> None:
+    """A class without `write` is no sink."""
+    found = faults(job={"sinks": ["nosuch:Sink", "os:getcwd"]}, write={"pages": False})
+    assert [fault.partition(" cannot")[0] for fault in found] == [
+        "x.toml: [job] sinks: get the pages of pages.jsonl, which the order does not write; set [write] pages = true",
+        "x.toml: [job] sinks nosuch:Sink",
+        "x.toml: [job] sinks os:getcwd",
+    ]
+
+
 @pytest.mark.parametrize(
     ("section", "key", "value", "said"),
     [
