@@ -70,7 +70,7 @@ async def test_the_store_is_one_of_a_frontier(tmp_path: Path) -> None:
 def test_each_plug_in_of_the_page_has_a_type_and_a_program() -> None:
     """The types are public names."""
     types = set(re.findall(r"^\| [^|]* \| `(\w+)` \|", TEXT, re.MULTILINE))
-    assert len(types) == 7
+    assert len(types) == 8
     assert types <= set(anabranch.__all__)
     assert len(PROGRAMS) == 9
 

@@ -48,6 +48,9 @@ def queues(history): return 1
 def group(host): return None
 def signature(key): return hashlib.md5(key).digest()
 def feature(parts): return parts[0]
+class Sink:
+    def __init__(self, folder): pass
+    async def write(self, pages): pass
 class Filter:
     blocks = False
     def __init__(self, folder): self.keys = set()
@@ -63,7 +66,7 @@ CRAWLERS = {
     "scope": {"rules": [f"{MODULE}:rule"]},
     "urls": {"canonicalization": ["fragment", f"{MODULE}:key"]},
     "fetch": {"body_rules": [f"{MODULE}:body"]},
-    "job": {"processors": [f"{MODULE}:processor"]},
+    "job": {"processors": [f"{MODULE}:processor"], "sinks": [f"{MODULE}:Sink"]},
     "dedup": {**SMALL_FILTER, "similar": "published", "similar_features": ["site", f"{MODULE}:feature"]},
 }
 POLICIES = {
@@ -98,6 +101,7 @@ READING = [
     ["frontier", "dump", "ev"],
     ["config", "show", "--job", "ev"],
     ["index", "ev"],
+    ["export", "ev", "--to", "csv", "--force"],
     ["set", "ev", "limits.pages=5"],
 ]
 CHANGING = [

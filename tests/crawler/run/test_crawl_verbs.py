@@ -95,6 +95,7 @@ class Crawl:
             limits=RunLimits(LimitsSection(), self.run_state, statistics, UsedLimits(0, 0), lambda: None),
             services=None,
             bandwidth=None,
+            sinks=None,
             pool=None,
             explainer=UrlExplainer(self.scope, Canonicalizer().key, book, evidence=LastTrouble(self.threads)),
             admission=None,
