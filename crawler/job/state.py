@@ -176,8 +176,8 @@ def is_moved_aside(directory: Path) -> bool:
 AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
-#: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files; places of
-#: sinks.
+#: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files; where
+#: sinks are.
 _LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", SINKS, _ROUND_FILE)
 
 
