@@ -162,9 +162,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         disposition=disposition,
     )
     chain: Chain = tuple(build_chain(chain_parts))
-    fetched_bytes = await asyncio.to_thread(_begin_round, context)
-    before = None if context.is_shared else UsedLimits(frontier.core.counts().done, fetched_bytes)
-    limits = RunLimits(order.limits, context.run_state, context.statistics, before, member.want_tickets)
+    limits = await _limits(context, frontier)
     dispose = groups.counting_after(admission.informed_after(disposition))
     explainer, services = _explainer(context, admission, recorded, chain), _services(context, chain_parts)
     delivery = context.outside.delivery(recorder.archive)
@@ -323,6 +321,12 @@ def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker
         extra_info=order.logs.extra_info,
         round_number=round_of_run(context.job.state),
     )
+
+
+async def _limits(context: RunContext, frontier: AsyncFrontier) -> RunLimits:
+    fetched_bytes = await asyncio.to_thread(_begin_round, context)
+    before = None if context.is_shared else UsedLimits(frontier.core.counts().done, fetched_bytes)
+    return RunLimits(context.order.limits, context.run_state, context.statistics, before, context.member.want_tickets)
 
 
 def _begin_round(context: RunContext) -> int:
