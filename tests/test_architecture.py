@@ -33,6 +33,7 @@ from scripts.measures import (
     run_time_imports,
     unpackings,
 )
+from tests import costs
 from tests.patience import HANG_S
 from tests.rows import each_row
 
@@ -242,7 +243,8 @@ class Import:
 
 @pytest.fixture(scope="module")
 def rooms() -> list[Source]:
-    return sources(CLONE)
+    with costs.shared_start():
+        return sources(CLONE)
 
 
 def assert_none(breaches: list[str]) -> None:
