@@ -6,7 +6,6 @@ import asyncio
 import csv
 import gzip
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -316,14 +315,21 @@ async def _is_shown(page: Any, text: str) -> bool:
     return False
 
 
+#: The command, which says at its end how much memory it had at most. (What the kernel reports of a child counts the memory of
+#: the process that has started it.)
+_PEAK = """
+import atexit, re, sys
+atexit.register(lambda: sys.stderr.write(re.search("VmHWM.*", open("/proc/self/status").read())[0]))
+from anabranch.crawler.cli import main
+main()
+"""
+
+
 def memory_of_export(folder: Path) -> int:
     """Export the job of a folder as WACZ in a process of its own; the most memory that it had, in KiB."""
-    command = [sys.executable, "-m", "anabranch", "export", "job", "--to", "wacz"]
-    with subprocess.Popen(command, cwd=folder, env=environment()) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return used.ru_maxrss
+    command = [sys.executable, "-c", _PEAK, "export", "job", "--to", "wacz"]
+    done = subprocess.run(command, cwd=folder, env=environment(), check=True, stderr=subprocess.PIPE, text=True)
+    return int(done.stderr.split()[-2])
 
 
 #: A file beyond 4 GiB, mostly of zeros.
