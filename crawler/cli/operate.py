@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from shlex import quote
+from shutil import get_terminal_size
 from typing import Any
 
 from rich.console import Console
 
-from anabranch.crawler.cli.tables import totals_lines
 from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.seeding import HIDDEN
@@ -23,10 +23,10 @@ from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
-from anabranch.crawler.report.filterreport import filter_line
-from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, stopped_lines
+from anabranch.crawler.report.filterreport import known_line
+from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, ended_line, stopped_lines
 from anabranch.crawler.report.reports import report_kind
-from anabranch.crawler.report.table import escaped, plain_table, report_of, text_lines
+from anabranch.crawler.report.table import escaped, folded, plain_table, report_of, text_lines
 from anabranch.crawler.run.control import ControlSilent
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.records import VerdictKind
@@ -76,7 +76,7 @@ def run_operate(
 def _status(job: OperatedJob, *, as_json: bool, watch: bool) -> None:
     facts: Facts | None = job.status()
     while facts is not None:
-        put(json.dumps(facts, indent=None if watch else 2) if as_json else status_line(facts))
+        put(json.dumps(facts, indent=None if watch else 2) if as_json else _shown(facts, watch))
         if not watch or facts["phase"] == STOPPED:
             break
         threading.Event().wait(WATCH_S)
@@ -86,11 +86,17 @@ def _status(job: OperatedJob, *, as_json: bool, watch: bool) -> None:
             facts = job.status()
 
 
+def _shown(facts: Facts, watch: bool) -> str:
+    """The status as text: for a look at it in lines that fit the terminal, else in as few lines as possible."""
+    text = status_line(facts)
+    return text if watch else folded(text, get_terminal_size().columns)
+
+
 def status_line(facts: Facts) -> str:
     """The status as lines of text: what the crawl does now, or how the job ended, and its filter. Pure."""
-    seen = escaped(filter_line(facts.get("filter") or {}))
+    seen = escaped(known_line(facts.get("filter") or {}))
     if facts["phase"] == UNKNOWN and facts["totals"] is not None:
-        return "\n".join([escaped(facts["line"]), next(totals_lines(facts["totals"], is_running=True))])
+        return "\n".join([escaped(facts["line"]), ended_line(facts["totals"])])
     if facts["phase"] != STOPPED:
         now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from shutil import get_terminal_size
 
 from anabranch.crawler.cli.terminal import guarded, put
 from anabranch.crawler.job.state import FAILED
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.report.jobstatus import KILLED, UNKNOWN, Facts, status_as_left, stopped_lines
-from anabranch.crawler.report.table import escaped, plain_table
+from anabranch.crawler.report.table import escaped, folded, plain_table
 from anabranch.frontier.jobfolder import named_job
 
 _HEADS = ("job", "state", "pages", "pages/s", "queued", "failed", "free", "last trouble")
@@ -24,7 +25,8 @@ def run_status(job: str, *, as_json: bool, watch: bool) -> int:
         from anabranch.crawler.cli.operate import run_operate  # noqa: PLC0415 - a stopped job needs none of it
 
         return run_operate("status", job, {}, as_json=as_json, watch=watch)
-    text = json.dumps(facts, indent=None if watch else 2) if as_json else "\n".join(stopped_lines(facts))
+    lines = "\n".join(stopped_lines(facts))
+    text = json.dumps(facts, indent=None if watch else 2) if as_json else folded(lines, get_terminal_size().columns)
     return guarded(lambda: put(text), verbosity=None)
 
 

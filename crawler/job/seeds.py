@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from anabranch.crawler.job.state import JOB_FILE
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
-from anabranch.crawler.urls.parsing import seed_url, wrong_part
+from anabranch.crawler.urls.parsing import refusal, seed_url
 from anabranch.frontier import closed_rows
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.jobfolder import STATE
@@ -183,7 +183,7 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     return BadSeed(
         text=text[:_SHOWN_CHARS],
         source=source,
-        reason=f"{wrong_part(text) or 'it is not an http or https URL'}; write it like http://example.org/",
+        reason=f"{refusal(text) or 'it is not an http or https URL'}; write it like http://example.org/",
     )
 
 

@@ -80,6 +80,25 @@ def filter_line(facts: Mapping[str, float | str]) -> str:
     return ", ".join(_words(facts)) if facts else ""
 
 
+#: Below this number of URLs that a filter is expected to lose, "none" is said.
+NEGLIGIBLE = 1e-6
+
+
+def known_line(facts: Mapping[str, float | str]) -> str:
+    """For people: how many URLs are known, and how many the filter is expected to have lost; empty without facts. Pure.
+
+    Of a filter that loses whole sites it says what this number does not show.
+    """
+    if not facts:
+        return ""
+    lost = float(facts.get("expected_lost", 0.0))
+    if loses_whole_sites(facts):
+        words = f"{lost:.1g} expected lost, {MEAN}: {WORST}"
+    else:
+        words = f"{lost:.1g} expected lost" if lost >= NEGLIGIBLE else "none expected lost"
+    return f"{counted(int(facts.get('keys', 0)), 'URL')} known; {words}"
+
+
 #: What the estimate of a filter that loses whole sites is, and what it does not show.
 MEAN = "the mean over unrelated URLs"
 WORST = "the signature is linear, so two sites whose names collide lose every path that both have"

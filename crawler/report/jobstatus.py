@@ -39,7 +39,7 @@ _RUN, _DRAINING = "run", "draining"
 _SIGNS_OF_LIFE = ("logs/crawl.log", ERRORS, f"logs/{PROGRESS_LOG_FILE}")
 _KILLED_WORDS = "its process ended without a word: it was killed, or the machine failed"
 #: Fields of a snapshot that are not shown by their names.
-_INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
+_INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes", "page_limit", "busiest"})
 
 
 class CrawlSnapshot(NamedTuple):
@@ -81,6 +81,8 @@ class CrawlSnapshot(NamedTuple):
     filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
     totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
     skipped: int = 0  #: of those excluded, URLs of which a parameter changes nothing
+    page_limit: int = 0  #: pages at which the crawl ends; 0: no limit
+    busiest: tuple[tuple[str, str], ...] = ()  #: hosts with most fetches under way, and what each waits for
     #: Resident memory of all processes, by `anonymous` (RssAnon) and `mapped` (files); None of a job that is not running.
     memory_bytes: Mapping[str, int] | None = None
 
@@ -294,9 +296,18 @@ def _fetched_bytes(state: Path) -> int:
 def stopped_lines(facts: Facts) -> Iterator[str]:
     """How a job was left, its totals, and its last trouble. Pure."""
     yield str(facts["line"])
-    yield totals_line(facts["totals"])
+    yield ended_line(facts["totals"])
     if facts["last_trouble"] is not None and not facts["is_finished"]:
         yield trouble_line(facts["last_trouble"])
+
+
+def ended_line(totals: Facts) -> str:
+    """How many URLs have ended and how, and what is left, for people. Pure."""
+    left = {"wait for a retry": totals["waiting"], "under way": totals["in_flight"], "retired": totals["retired"]}
+    more = ", ".join(f"{number:,} {words}" for words, number in left.items() if number)
+    ended = {"failed": totals["failed"], "excluded": totals["disregarded"]}
+    words = [counted(totals["done"], "page"), *(f"{number:,} {word}" for word, number in ended.items() if number)]
+    return f"{', '.join(words)}; {counted(totals['pending'], 'URL')} queued" + (f" ({more})" if more else "")
 
 
 def totals_line(totals: Facts) -> str:

@@ -322,14 +322,18 @@ class Trouble(NamedTuple):
         return cls(_printable(url, _URL_CHARS), _printable(reason, _REASON_CHARS), ago_s, is_final, again_in_s)
 
     def describe(self) -> str:
-        """`http://a.test/: connection refused, tried again in 40s`."""
+        """`connection refused, tried again in 40s (http://a.test/)`: where there is no room, the URL is cut off."""
+        return f"{self.cause()} ({self.url})"
+
+    def cause(self) -> str:
+        """`connection refused, tried again in 40s`."""
         if self.is_final:
             then = "given up"
         elif self.again_in_s is None:
             then = "to be tried again"
         else:
             then = f"tried again in {duration_words(max(self.again_in_s, 0.0))}"
-        return f"{self.url}: {self.reason}, {then}"
+        return f"{self.reason}, {then}"
 
 
 def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:

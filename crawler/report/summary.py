@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.totals import Totals
@@ -12,7 +12,7 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.outcomes.status import describe
-from anabranch.crawler.report.filterreport import MEAN, WORST, loses_whole_sites
+from anabranch.crawler.report.filterreport import known_line
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.frontier import FrontierCounts, FrontierStatistics
 from anabranch.frontier.times import counted, duration_words
@@ -21,8 +21,6 @@ from anabranch.frontier.times import counted, duration_words
 MIME_LINES = 10
 #: Servers send what they like: longer types are cut.
 _SHOWN_CHARS = 60
-#: Below this number of URLs that dedup is expected to lose, the summary shows "nothing".
-NEGLIGIBLE = 1e-6
 
 
 class RunFacts(NamedTuple):
@@ -48,23 +46,22 @@ def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) ->
     if job.new_round is not None:
         return f"round {job.new_round} of job {job.directory}: {counted(counts.pending, 'URL')} queued"
     if not counts.pending and counts.retired:
-        return (
-            f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"
-        )
+        return f"job {job.directory}: {counted(counts.retired, 'URL')} left, all in retired queues; raise total_budget to go on"
     if not counts.pending:
-        return f"job {job.directory} is finished: {counts.done} pages; use --again for another round"
+        return f"job {job.directory} is finished: {counted(counts.done, 'page')}; use --again for another round"
     if 0 < page_limit <= counts.done:
         return (
-            f"job {job.directory}: its limit of {page_limit} pages is reached, {counts.pending} URLs are queued; "
+            f"job {job.directory}: its limit of {counted(page_limit, 'page')} is reached, "
+            f"{counted(counts.pending, 'URL')} queued; "
             "a higher --limit goes on (0: no limit)"
         )
-    return f"resuming job {job.directory}: {ended} URLs done, {counts.pending} queued"
+    return f"resuming job {job.directory}: {counted(ended, 'URL')} done, {counts.pending:,} queued"
 
 
 def crawl_report(facts: RunFacts) -> str:
     """The crawl summary: this run, its round from the second on, and the job as a whole."""
     run = facts.run
-    lines = [f"{name:<14} {value}" for name, value in _summary_rows(facts)]
+    lines = [f"{name:<14} {value}" for name, value in _summary_rows(facts) if value]
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
     ranked = run.by_mime.most_common()
     # Types are escaped for a terminal.
@@ -81,35 +78,31 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
     yield "job", facts.job
     yield "ended", facts.ended
-    if facts.reasons:
-        yield "reasons", "; ".join(f"{number:,} × {describe(status)}" for status, number in facts.reasons)
+    yield "reasons", "; ".join(f"{number:,} × {describe(status)}" for status, number in facts.reasons)
     yield "duration", duration_words(facts.elapsed_s)
-    yield "seeds", f"{answered} answered, {len(facts.seeds) - answered} not"
-    yield "this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"
+    yield "seeds", f"{answered:,} answered, {len(facts.seeds) - answered:,} not".removesuffix(", 0 not")
+    yield "this run", f"{_ended(run.pages, run.failed, run.excluded)}, {run.robots:,} robots.txt"
     yield "fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"
     yield from _sitemap_row(run)
     # The Frontier counts its round; the accounts, as in the other reports, count all rounds.
-    of_round = f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"
+    of_round = _ended(frontier.done, frontier.failed, frontier.disregarded)
     yield "job so far" if total is None else f"round {facts.round_number}", of_round
     if total is not None:
-        yield "all rounds", f"{total.pages} pages, {total.failures} failed, {total.disregards} excluded"
-    yield "still queued", f"{frontier.pending + frontier.in_flight}"
+        yield "all rounds", _ended(total.pages, total.failures, total.disregards)
+    yield "still queued", f"{frontier.pending + frontier.in_flight:,}"
     if frontier.retired:
-        yield "retired", f"{frontier.retired} URLs, in queues over their budget or put aside"
+        yield "retired", f"{counted(frontier.retired, 'URL')}, in queues over their budget or put aside"
     if frontier.leases_lost:
-        yield "leases lost", f"{frontier.leases_lost}, their URLs were fetched again"
+        yield "leases lost", f"{frontier.leases_lost:,}, their URLs were fetched again"
     if "shared_twice" in frontier.seen:
         left, twice = (int(frontier.seen[name]) for name in ("shared_left", "shared_twice"))
-        yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
-    yield "lost to dedup", _lost(frontier.seen)
+        links, urls = counted(left, "link"), counted(twice, "URL")
+        yield "shared dedup", f"{links} left to other crawls, {urls} taken by another crawl, too"
+    yield "dedup", known_line(frontier.seen)
 
 
-def _lost(seen: Mapping[str, float | str]) -> str:
-    """The URLs that the filter is expected to have lost; of one that loses whole sites, what this number does not show."""
-    lost = float(seen.get("expected_lost", 0.0))
-    if loses_whole_sites(seen):
-        return f"{lost:.1g} URLs expected, {MEAN}: {WORST}"
-    return f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"
+def _ended(pages: int, failed: int, excluded: int) -> str:
+    return f"{counted(pages, 'page')}, {failed:,} failed, {excluded:,} excluded"
 
 
 def _sitemap_row(run: CrawlStatistics) -> Iterator[tuple[str, str]]:

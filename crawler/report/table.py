@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 Cell = str | int | float | None
@@ -33,6 +34,14 @@ def escaped(text: str) -> str:
 def escaped_lines(text: str) -> str:
     """Escape a text of several lines like `escaped`, but keep its lines."""
     return "\n".join(map(escaped, text.split("\n")))
+
+
+def folded(text: str, width: int) -> str:
+    """Fold lines that are longer than the width, between words. What follows is indented; a word stays whole."""
+    return "\n".join(
+        "\n".join(wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""])
+        for line in text.split("\n")
+    )
 
 
 def text_lines(table: ReportTable) -> Iterator[str]:

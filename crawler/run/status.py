@@ -38,6 +38,8 @@ _LOOKED_UP = frozenset({"queues", "gates", "on_slow_hosts", "trouble"})
 #: Seconds between two looks at all queues, at least; and the share of the time that they take at most.
 LOOK_S = 2.0
 SHARE = 0.02
+#: Hosts that the display names.
+BUSIEST = 3
 
 #: The events of progress-statistics.log for phases.
 EVENTS = {
@@ -62,6 +64,7 @@ class ProgressReporter:
         clock: Callable[[], float],
     ) -> None:
         self.latest: FrontierStatistics | None = None  #: at the last look at all queues
+        self.busiest: tuple[tuple[str, str], ...] = ()  #: hosts at that time, and what each waits for
         self._frontier = frontier
         self._statistics = statistics
         self._log = log
@@ -76,6 +79,8 @@ class ProgressReporter:
         while True:
             begun_s = self._clock()
             self.latest = await self._frontier.statistics()
+            views = self._frontier.core.operations.views
+            self.busiest = tuple(views.busiest(BUSIEST))
             await asyncio.sleep(max(LOOK_S, (self._clock() - begun_s) / SHARE))
 
     async def write(self) -> None:
@@ -177,6 +182,8 @@ class RunStatus:
             shared_twice=_whole(seen.get("shared_twice")),
             filter=seen or None,
             totals=totals,
+            page_limit=context.order.limits.pages,
+            busiest=self.progress.busiest,
             memory_bytes=memory_of_process().in_bytes(),
         )
 

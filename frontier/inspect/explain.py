@@ -276,7 +276,8 @@ def why_closed(gate: Gate, now_s: float) -> str:
     if gate.blocked_until_s == math.inf:
         reasons.append("blocked until it is unblocked")
     elif gate.blocked_until_s > now_s:
-        reasons.append(f"blocked for another {duration_words(gate.blocked_until_s - now_s)}")
+        word = "rests" if gate.troubles else "blocked"  # an operator blocks, troubles make it rest
+        reasons.append(f"{word} for another {duration_words(gate.blocked_until_s - now_s)}")
     if gate.out >= gate.slots:
         reasons.append("its only slot is out" if gate.out == 1 else f"{gate.out} of {gate.slots} slots are out")
     elif opens_s > gate.blocked_until_s:

@@ -73,7 +73,7 @@ async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, windo
     form = window.get_by_role("dialog")
     await form.get_by_label("Seeds").fill(f"{SEED}\nftp://x/")
     await expect(
-        form.get_by_role("status").filter(has_text="'ftp://x/': it is not an http or https URL")
+        form.get_by_role("status").filter(has_text="'ftp://x/': ftp: is neither http: nor https:")
     ).to_be_visible()
     for words in ("pages", "no-such-key"):
         await expect(form.get_by_role("alert").filter(has_text=words)).to_be_visible()

@@ -325,7 +325,7 @@ def test_what_is_no_seed_is_told_and_skipped(monkeypatch, capsys) -> None:
     assert run_crawl(command(SEED, "ftp://a.test/")) == ExitCode.DONE
     assert [seed.url for seed in parts.controllers[0]._seeds] == [SEED]
     err = capsys.readouterr().err
-    assert err.startswith("anabranch: command line: 'ftp://a.test/': it is not an http or https URL")
+    assert err.startswith("anabranch: command line: 'ftp://a.test/': ftp: is neither http: nor https:")
     assert err.endswith("; skipped\n")
 
 
@@ -344,7 +344,7 @@ def test_a_bad_seed_of_an_order_is_told_by_the_place_that_names_it(monkeypatch, 
     Path("order.toml").write_text('[job]\nseeds = ["a.test", "ftp://x/"]\nseed_files = ["list.txt"]\n')
     parts = Parts(monkeypatch)
     assert run_crawl(command(order_file=Path("order.toml"))) == ExitCode.DONE
-    places = [line.partition("': it is no")[0] for line in capsys.readouterr().err.splitlines()]
+    places = [line.partition("': ftp: is neither")[0] for line in capsys.readouterr().err.splitlines()]
     file = Path("list.txt").absolute()
     assert places == ["anabranch: order.toml: [job] seeds: 'ftp://x/", f"anabranch: {file}:2: 'ftp://y/"]
     found = [(seed.url, seed.source) for seed in parts.controllers[0]._seeds]

@@ -203,7 +203,7 @@ def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
     """Its counts are those of `frontier ls`."""
     result = run("status", job)
     assert result.exit_code == 0
-    assert result.output.startswith("not running; `anabranch crawl` resumes it\n1 URL queued")
+    assert result.output.startswith("not running; `anabranch crawl` resumes it\n0 pages; 1 URL queued")
     facts = checked(json.loads(run("status", job, "--json").output))
     assert (facts["phase"], facts["is_finished"], facts["totals"]["pending"]) == ("stopped", False, 1)
 

@@ -142,7 +142,7 @@ def test_why_a_try_failed_stands_last() -> None:
     }
     text = explained({"now_s": 0.0, "explanation": explanation(), "last_trouble": trouble})
     assert text.splitlines()[-1] == (
-        r"  last trouble, 1m 5s ago: http://a.test/: bad HTTP: \x1b[2J, tried again in 5.0s"
+        r"  last trouble, 1m 5s ago: bad HTTP: \x1b[2J, tried again in 5.0s (http://a.test/)"
     )
 
 

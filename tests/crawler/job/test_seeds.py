@@ -107,7 +107,7 @@ class TestReading:
         found = read("-", stdin=b"a.test\nftp://b.test/\n\xff\xfe\nc.test")
         assert [seed.url for seed in found.seeds] == ["http://a.test/", "http://c.test/"]
         assert [(bad.text, bad.source) for bad in found.bad] == [("ftp://b.test/", "-:2"), ("\\xff\\xfe", "-:3")]
-        assert found.bad[0].reason == "it is not an http or https URL; write it like http://example.org/"
+        assert found.bad[0].reason == "ftp: is neither http: nor https:; write it like http://example.org/"
         assert "UTF-8" in found.bad[1].reason
 
     @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.report.filterreport import MEAN, MEANINGS, WORST, filter_line, filter_table
+from anabranch.crawler.report.filterreport import MEAN, MEANINGS, WORST, filter_line, filter_table, known_line
 from anabranch.crawler.report.table import json_facts, text_lines
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters
 
@@ -68,6 +68,13 @@ def test_a_plug_ins_own_figures_come_last() -> None:
     """Whatever they are called, and escaped like all text."""
     lines = list(text_lines(filter_table({"my\x1bown": 1.0, "keys": 2})))
     assert [line.split()[0] for line in lines[1:]] == ["keys", "my\\x1bown"]
+
+
+def test_people_are_told_how_many_urls_are_known_and_what_is_lost() -> None:
+    """A loss that nobody would see is none."""
+    assert known_line({"keys": 1671.0, "expected_lost": 1e-9}) == "1,671 URLs known; none expected lost"
+    assert known_line({"keys": 1, "expected_lost": 0.25}) == "1 URL known; 0.2 expected lost"
+    assert known_line({}) == ""
 
 
 def test_the_line_says_who_answered_and_what_is_lost(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from anabranch.crawler.report.logtail import Trouble
 from anabranch.crawler.report.progress import (
     Display,
     DisplayConsole,
+    PageHistory,
     progress_line,
     progress_lines,
     show_progress,
@@ -47,19 +48,22 @@ def now(**changed):
     return NOW._replace(**changed)
 
 
+def block(moment, history=None, **more):
+    """Return the lines of a terminal, without their colours."""
+    return [line.plain.rstrip() for line in progress_lines(moment, RATES, history or PageHistory(), **more)]
+
+
 def test_the_line_says_how_far_and_how_fast() -> None:
     """Without an earlier snapshot the rates are over the whole run."""
     assert progress_line(NOW) == (
-        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4000 queued in 997 queues · 3/100 active · 5 gates"
+        "1m 5s · 130 pages (2.0/s, 1.0 MiB/s) · 4,000 URLs queued · 5 hosts · 3 of 100 workers busy"
     )
 
 
 def test_workers_on_slow_or_new_hosts_are_counted_when_there_are_any() -> None:
     """In the line, and in the block of a terminal."""
-    assert "3/100 active (2 on slow or new hosts)" in progress_line(now(on_slow_hosts=2))
-    assert any(
-        "3 of 100 active (2 on slow or new hosts)" in line for line in progress_lines(now(on_slow_hosts=2), RATES)
-    )
+    assert "3 of 100 workers busy (2 on slow or new hosts)" in progress_line(now(on_slow_hosts=2))
+    assert "  workers  3 of 100 busy (2 on slow or new hosts)" in block(now(on_slow_hosts=2))
 
 
 def test_a_store_that_cannot_write_is_told_whoever_works() -> None:
@@ -87,13 +91,17 @@ def test_at_the_very_beginning_there_is_no_rate() -> None:
 
 def test_troubles_are_named_when_there_are_any() -> None:
     """Zero of a trouble is none."""
-    assert progress_line(now(failed=1, waiting=3)).endswith(" gates · 1 failed · 3 waiting for a retry")
-    assert progress_line(now(excluded=2)).endswith(" gates · 2 excluded")
+    assert progress_line(now(failed=1, retries=1)).endswith(" busy · 1 failed, 1 retry")
+    assert progress_line(now(excluded=2, broken=2)).endswith(
+        " busy · 2 excluded, 2 tries broken by an error of a processor"
+    )
 
 
 def test_the_line_ends_with_why_nobody_works() -> None:
-    """An operator who sees nothing move must not wonder."""
-    assert progress_line(now(active=0)).endswith(" · idle: all gates are closed, next in 1.5s")
+    """An operator who sees nothing move must not wonder; a wait for politeness stands with the hosts."""
+    assert progress_line(now(active=0, waiting=4000)).endswith(" · idle: all URLs wait for a retry, the next in 1.5s")
+    assert " · 5 hosts: all resting, next in 1.5s · 0 of 100 workers busy" in progress_line(now(active=0))
+    assert " · 1 host: resting, next in 0ms · " in progress_line(now(active=0, gates=1, wakes_in_s=-0.1))
 
 
 @each_row(
@@ -101,33 +109,32 @@ def test_the_line_ends_with_why_nobody_works() -> None:
     [
         ({"active": 1}, ""),
         ({"waits_for": WaitsFor.STORE, "wakes_in_s": None}, "idle: the store is catching up"),
-        ({"waits_for": WaitsFor.STORE | WaitsFor.TIME}, "idle: all gates are closed, next in 1.5s"),
+        ({"waits_for": WaitsFor.STORE | WaitsFor.TIME}, ""),
         ({"pending": 0, "waits_for": WaitsFor.URLS, "wakes_in_s": None}, "idle: nothing is queued"),
         ({"waits_for": WaitsFor.FINISH, "wakes_in_s": None}, "idle: a leased URL must end first"),
         (
             {"waits_for": WaitsFor.NOTHING, "wakes_in_s": None},
-            "idle: every host with queued URLs is closed without a time; `anabranch frontier ls` says why",
+            "idle: every host with queued URLs is blocked; `anabranch frontier ls` says why",
         ),
         ({"waits_for": WaitsFor.OPERATOR, "wakes_in_s": None}, "idle: all queued URLs are in paused queues"),
-        ({"waiting": 4000}, "idle: retries wait, next in 1.5s"),
-        ({"waiting": 3999}, "idle: all gates are closed, next in 1.5s"),
-        ({"wakes_in_s": -0.1}, "idle: all gates are closed, next in 0ms"),
+        ({"waiting": 4000}, "idle: all URLs wait for a retry, the next in 1.5s"),
+        ({"waiting": 3999}, ""),
     ],
 )
 def test_every_reason_to_be_idle_has_its_words(changed, reason) -> None:
-    """They name the cause of the wait, and its length if that is known."""
+    """They name the cause of the wait, and its length if that is known; hosts that rest are no reason to act."""
     assert why_idle(now(**{"active": 0, **changed})) == reason
 
 
 def test_while_it_idles_the_last_trouble_is_named() -> None:
     """In the plain line and on a terminal; not while somebody works, or the operator has paused it."""
-    words = "last trouble, 20s ago: http://a.test/: connection refused, tried again in 40s"
+    words = "last trouble, 20s ago: connection refused, tried again in 40s"
     idle = now(active=0, last_trouble=REFUSED)
-    assert progress_line(idle).endswith(f" · idle: all gates are closed, next in 1.5s · {words}")
-    assert progress_lines(idle, RATES)[-1] == f"  {words}"
+    assert progress_line(idle).endswith(f" workers busy · {words} (http://a.test/)")
+    assert block(idle)[-2:] == [f"  {words}", "    http://a.test/"]
     for other in (now(last_trouble=REFUSED), now(active=0, last_trouble=REFUSED, paused="paused by the operator")):
         assert words not in progress_line(other)
-        assert f"  {words}" not in progress_lines(other, RATES)
+        assert f"  {words}" not in block(other)
 
 
 def test_a_crawl_none_of_whose_seeds_has_answered_says_so_after_the_first_round() -> None:
@@ -135,8 +142,8 @@ def test_a_crawl_none_of_whose_seeds_has_answered_says_so_after_the_first_round(
     words = "no seed has answered so far"
     unanswered = now(pages=0, failing=2, last_trouble=REFUSED)
     for one in (unanswered, unanswered._replace(active=0)):
-        assert f" · {words} · last trouble, 20s ago: http://a.test/: " in progress_line(one)
-        assert f"  {words}" in progress_lines(one, RATES)
+        assert f" · {words} · last trouble, 20s ago: connection refused, " in progress_line(one)
+        assert f"  {words}" in block(one)
     for changed in ({"untried": 1}, {"answered": 1}, {"failing": 0}):
         assert words not in progress_line(unanswered._replace(**changed))
 
@@ -200,7 +207,7 @@ async def test_a_narrow_terminal_cuts_lines_and_does_not_wrap_them() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     first = out.getvalue().partition("\x1b[?25h")[0]
-    assert first.count("\n") <= 2 * len(progress_lines(NOW, RATES))
+    assert first.count("\n") <= 2 * len(block(NOW))
     assert "…" in first
 
 
@@ -246,26 +253,57 @@ async def test_a_terminal_that_has_gone_costs_the_display_alone() -> None:
 
 
 def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
-    """Rates now and in the mean, workers, queues by state, gates, troubles, the disk."""
-    moment = now(
-        job="portals", ready=12, parked=4, snoozed=2, waiting=3, gates_open=1, failed=1, retries=7, free_bytes=5 << 30
-    )
-    assert progress_lines(moment, RATES) == [
+    """Rates now and in the mean, hosts, workers, troubles, the disk; what is nothing is left out."""
+    moment = now(job="portals", waiting=3, failed=1, retries=7, free_bytes=5 << 30)
+    assert block(moment) == [
         "portals · 1m 5s · 5.0 GiB free",
         "  pages    130, 1.0/s now, 2.0/s mean",
-        "  bytes    65.0 MiB, 1.0 KiB/s now, 1.0 MiB/s mean",
-        "  workers  3 of 100 active",
-        "  queued   4,000 URLs, 3 of them wait for a retry",
-        "  queues   997: 12 ready (4 parked), 2 snoozed",
-        "  gates    5 in memory, 1 open",
-        "  troubles 1 failed, 0 excluded, 0 skipped, 7 retries, 0 broken",
+        "  fetched  65.0 MiB, 1.0 KiB/s now, 1.0 MiB/s mean",
+        "  queued   4,000 URLs, 3 of them waiting for a retry",
+        "  hosts    5",
+        "  workers  3 of 100 busy",
+        "  troubles 1 failed, 7 retries",
     ]
+    assert block(now(active=0))[4] == "  hosts    5: all resting, next in 1.5s"
+    assert not any("troubles" in line for line in block(NOW))
+
+
+@pytest.mark.parametrize(
+    ("changed", "bar"),
+    [
+        ({"page_limit": 200, "answered": 50}, "━" * 10 + "─" * 30 + " 25% of at most 200 pages"),
+        ({"page_limit": 1, "answered": 5}, "━" * 40 + " 100% of at most 1 page"),
+        ({"totals": {"done": 1, "failed": 1, "pending": 2}}, "━" * 20 + "─" * 20 + " 50% of 4 known URLs"),
+    ],
+)
+def test_a_bar_shows_how_much_is_done(changed, bar) -> None:
+    """Of the limit of pages, else of the URLs that are known; in ASCII where a terminal shows no more."""
+    assert block(now(**changed))[2] == f"           {bar}"
+    assert block(now(**changed), is_plain=True)[2].isascii()
+    assert block(now(totals={"done": 0}))[2].startswith("  fetched")
+
+
+def test_the_busiest_hosts_are_named_with_what_each_waits_for() -> None:
+    """A name from the web is escaped."""
+    lines = block(now(busiest=(("a.test", "2 fetches under way"), ("b\x1b.test", "rests for another 4s"))))
+    assert lines[-2:] == ["  busiest  a.test: 2 fetches under way", "           b\\x1b.test: rests for another 4s"]
+
+
+def test_the_speed_of_the_last_minutes_is_a_line_of_sparks() -> None:
+    """A character each five seconds, from the second on; the oldest go. None for a crawl that answered nothing."""
+    history = PageHistory(steps=3)
+    for elapsed_s, pages in ((1.0, 9), (5.0, 10), (9.0, 15), (10.0, 30), (15.0, 30), (20.0, 40)):
+        history.add(elapsed_s, pages)
+    assert history.spark() == "█▁▅"
+    assert block(NOW, history)[1].endswith("2.0/s mean  █▁▅")
+    idle = PageHistory()
+    for elapsed_s in (5.0, 10.0):
+        idle.add(elapsed_s, 0)
+    assert (idle.spark(), PageHistory().spark()) == ("", "")
 
 
 def test_the_last_line_says_why_nothing_runs() -> None:
     """And when it goes on."""
-    assert progress_lines(now(active=0), RATES)[-1] == "  idle: all gates are closed, next in 1.5s"
-    assert progress_lines(now(paused="paused by the operator"), RATES)[-1] == (
-        "  paused by the operator; 3 fetches under way may end"
-    )
+    assert block(now(active=0, waiting=4000))[-1] == "  idle: all URLs wait for a retry, the next in 1.5s"
+    assert block(now(paused="paused by the operator"))[-1] == "  paused by the operator; 3 fetches under way may end"
     assert why_idle(now(paused="paused: the disk is full", active=0)) == "paused: the disk is full"

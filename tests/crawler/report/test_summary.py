@@ -54,7 +54,7 @@ def facts(*seeds, elapsed_s=125.0, lost=0.0, job="jobs/portals", mimes=None, ret
             leases_lost=leases_lost,
             unsynced_rows=0,
             why_idle="",
-            seen={"expected_lost": lost},
+            seen={"keys": 953.0, "expected_lost": lost},
         ),
         **rounds,
     )
@@ -71,7 +71,7 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
         "fetched        3.0 MiB, 2.0 pages/s\n"
         "job so far     900 pages, 5 failed, 6 excluded\n"
         "still queued   42\n"
-        "lost to dedup  0.02 URLs expected\n"
+        "dedup          953 URLs known; 0.02 expected lost\n"
         "           240 200 OK\n"
         "            10 404 Not Found\n"
         "             2 -2 connect failed\n"
@@ -85,13 +85,13 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
     [
         (
             {"round_number": 2, "all_rounds": Totals(urls=2003, prerequisites=3, failures=9, disregards=8)},
-            "round 2        900 pages, 5 failed, 6 excluded\nall rounds     2000 pages, 9 failed, 8 excluded\nstill",
+            "round 2        900 pages, 5 failed, 6 excluded\nall rounds     2,000 pages, 9 failed, 8 excluded\nstill",
         ),
         ({"elapsed_s": 0.0}, "fetched        3.0 MiB, 0.0 pages/s\n"),
-        ({"lost": 1e-9}, "lost to dedup  nothing\n"),
-        ({"lost": 1e-6}, "lost to dedup  1e-06 URLs expected\n"),
-        ({"retired": 7}, "still queued   42\nretired        7 URLs, in queues over their budget or put aside\nlost to"),
-        ({"leases_lost": 3}, "still queued   42\nleases lost    3, their URLs were fetched again\nlost to dedup"),
+        ({"lost": 1e-9}, "dedup          953 URLs known; none expected lost\n"),
+        ({"lost": 1e-6}, "dedup          953 URLs known; 1e-06 expected lost\n"),
+        ({"retired": 7}, "still queued   42\nretired        7 URLs, in queues over their budget or put aside\ndedup"),
+        ({"leases_lost": 3}, "still queued   42\nleases lost    3, their URLs were fetched again\ndedup"),
     ],
 )
 def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
@@ -122,21 +122,26 @@ def test_a_type_is_shown_without_harm_to_the_terminal() -> None:
     assert lines == ["             2 \\x1b[2j\\udcff", "             1 " + "x" * 60]
 
 
-def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
-    """It has no such figure."""
+def test_a_frontier_whose_filter_has_no_figures_says_nothing_about_it() -> None:
+    """As one of a program that has its own."""
     exact = facts()
     exact = exact._replace(frontier=exact.frontier._replace(seen={}))
-    assert "lost to dedup  nothing\n" in crawl_report(exact)
+    assert "dedup" not in crawl_report(exact)
 
 
 def test_a_filter_that_loses_whole_sites_says_that_its_estimate_hides_them() -> None:
     """Also one that is expected to lose nothing, as in a crawl that lost 1,000 pages of 1,000."""
     alone = facts()
-    seen = {"expected_lost": 1e-9, "smm_is_linear": 1.0}
+    seen = {"keys": 1.0, "expected_lost": 1e-9, "smm_is_linear": 1.0}
     said = crawl_report(alone._replace(frontier=alone.frontier._replace(seen=seen)))
-    assert "lost to dedup  1e-09 URLs expected, the mean over unrelated URLs: the signature is linear, so two " in said
+    assert (
+        "dedup          1 URL known; 1e-09 expected lost, the mean over unrelated URLs: the signature is linear, so two "
+        in said
+    )
     both = {**seen, "dsbf_asked": 0.0}
-    assert "lost to dedup  nothing\n" in crawl_report(alone._replace(frontier=alone.frontier._replace(seen=both)))
+    assert "1 URL known; none expected lost\n" in crawl_report(
+        alone._replace(frontier=alone.frontier._replace(seen=both))
+    )
 
 
 def test_a_shared_filter_has_a_line_of_its_own() -> None:
@@ -145,9 +150,8 @@ def test_a_shared_filter_has_a_line_of_its_own() -> None:
     assert "shared dedup" not in crawl_report(alone)
     seen = {"expected_lost": 0.0, "shared_left": 113.0, "shared_twice": 40.0}
     shared = alone._replace(frontier=alone.frontier._replace(seen=seen))
-    assert (
-        "shared dedup   113 links left to other crawls, 40 URLs taken by another crawl, too\nlost to dedup"
-        in crawl_report(shared)
+    assert "shared dedup   113 links left to other crawls, 40 URLs taken by another crawl, too\ndedup" in crawl_report(
+        shared
     )
 
 
@@ -162,12 +166,12 @@ async def test_the_opening_line_tells_new_resumed_and_finished_apart(tmp_path) -
                 frontier.finish(await frontier.lease(), Outcome(kind=kind, status=status))
             frontier.schedule([Candidate(url=f"{SEED}2")])
             assert opening_line(job, frontier.core.counts()) == f"resuming job {tmp_path}/job: 2 URLs done, 1 queued"
-            reached = "its limit of 1 pages is reached, 1 URLs are queued; a higher --limit goes on (0: no limit)"
+            reached = "its limit of 1 page is reached, 1 URL queued; a higher --limit goes on (0: no limit)"
             assert opening_line(job, frontier.core.counts(), 1) == f"job {tmp_path}/job: {reached}"
             assert opening_line(job, frontier.core.counts(), 2).startswith("resuming job ")
             frontier.finish(await frontier.lease(), Outcome(kind=OutcomeKind.DISREGARDED, status=-9998))
-            expected = f"job {tmp_path}/job is finished: 1 pages; use --again for another round"
+            expected = f"job {tmp_path}/job is finished: 1 page; use --again for another round"
             assert opening_line(job, frontier.core.counts()) == expected
             left = frontier.core.counts()._replace(retired=9)
-            expected = f"job {tmp_path}/job: 9 URLs are left, all in retired queues; raise total_budget to go on"
+            expected = f"job {tmp_path}/job: 9 URLs left, all in retired queues; raise total_budget to go on"
             assert opening_line(job, left) == expected

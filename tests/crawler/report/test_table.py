@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import count
 
-from anabranch.crawler.report.table import ReportTable, escaped, json_facts, report_of, text_lines
+from anabranch.crawler.report.table import ReportTable, escaped, folded, json_facts, report_of, text_lines
 
 
 def test_a_text_of_the_web_commands_no_terminal() -> None:
@@ -23,6 +23,12 @@ def test_heads_stand_in_brackets_and_cells_are_parted_by_a_space() -> None:
     assert "".join(text_lines(TABLE)) == "[#urls] [name]\n1 a\n2.50 -\n"
     assert "".join(text_lines(WIDE)) == "[code] [word] [seed]\n   200 CRAWLED    a\n"
     assert "".join(text_lines(FACTS)) == "Crawl Name: portals\nURIs/sec: 1.25\n"
+
+
+def test_long_lines_are_folded_between_words() -> None:
+    """What follows is indented; a word that is longer than the line stays whole, as a URL that is copied."""
+    assert folded("one two three\nfour\n", 8) == "one two\n  three\nfour\n"
+    assert folded("at http://a-b.test/a-long-path", 10) == "at\n  http://a-b.test/a-long-path"
 
 
 def test_nothing_that_a_site_sent_reaches_the_terminal() -> None:

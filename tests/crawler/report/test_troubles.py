@@ -99,7 +99,7 @@ def test_a_try_that_failed_is_told_with_when_it_is_made_again() -> None:
     recorded.record(refused("a"), RETRY, 100.0, 160.0)
     last = recorded.last(120.0)
     assert last == Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
-    assert last.describe() == f"{A}: connection refused, tried again in 40s"
+    assert last.describe() == f"connection refused, tried again in 40s ({A})"
     assert recorded.of(GateKey("a.test"), 120.0) == last
     assert recorded.of(GateKey("b.test"), 120.0) is None
 
@@ -114,7 +114,7 @@ def test_what_comes_of_the_url_is_told(kind: OutcomeKind, again_s: float, words:
     recorded.record(refused("a"), kind, 100.0, again_s)
     last = recorded.last(120.0)
     assert last is not None
-    assert last.describe() == f"{A}: connection refused, {words}"
+    assert last.describe() == f"connection refused, {words} ({A})"
 
 
 @each_row(

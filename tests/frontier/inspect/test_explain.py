@@ -411,6 +411,6 @@ def test_what_closes_it_for_longer_than_others_is_told_behind() -> None:
     assert why_closed(one, GATE_NOW_S + 1.5) == "rests for another 8.5s, Crawl-delay 10s"
     one.trouble(HostTrouble.THROTTLED, 0.0, GATE_NOW_S)
     assert why_closed(one, GATE_NOW_S) == (
-        "blocked for another 1m, troubles in a row: 1, starts 1m apart since a 429, Crawl-delay 10s"
+        "rests for another 1m, troubles in a row: 1, starts 1m apart since a 429, Crawl-delay 10s"
     )
     assert why_closed(one, GATE_NOW_S + 10_000) == ""

@@ -148,6 +148,20 @@ def test_ready_queues_are_those_of_the_statistics() -> None:
     assert found.parked
 
 
+def test_the_busiest_gates_stand_first_with_what_each_waits_for() -> None:
+    """Those with fetches under way, then those that have URLs; one that has neither is not named."""
+    rig = build(politeness=Politeness(min_delay_s=10.0, max_delay_s=10.0))
+    rig.add("http://idle.test/", *(f"http://{host}.test/{page}" for host in ("rests", "busy") for page in range(3)))
+    views, leases = rig.core.operations.views, rig.lease_all()
+    for lease in leases:
+        if "busy" not in lease.url:
+            rig.finish(lease)
+    (busy, words), (rests, why) = views.busiest(5)
+    assert (busy, words) == ("busy.test", "1 fetch under way")
+    assert (rests, why) == ("rests.test", "rests for another 10s")
+    assert views.busiest(1) == [(busy, words)]
+
+
 def test_a_copy_is_looked_at_as_its_process_stands() -> None:
     """Its leases are in flight here too, its gates are busy or rest; nothing of that is done here."""
     rig = build(politeness=HASTE)
@@ -362,7 +376,7 @@ def test_a_queue_of_one_gate_that_is_closed_names_it() -> None:
     rig.fetch(rig.lease_now(), 1.0, trouble=HostTrouble.THROTTLED, retry_after_s=600.0)
     found = why(rig, A)
     assert (found.gate, found.earliest_s) == ("a.test", rig.clock.now_s + 600.0)
-    assert "its gate a.test is closed: blocked for another 10m" in found.reason
+    assert "its gate a.test is closed: rests for another 10m" in found.reason
 
 
 def test_a_queue_of_many_gates_counts_them() -> None:
