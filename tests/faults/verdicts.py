@@ -33,8 +33,9 @@ def problems_of(done: Ended, case: Case, failed: Sequence[Call], job: Path) -> l
     return found
 
 
-#: What a crawl does without: whether the store is as it was closed is then found out by a count.
-_NEEDLESS = frozenset({"frontier.db.seal", "lock"})
+#: What a crawl does without: whether the store is as it was closed is then found out by a count; the record of a run, of which
+#: a warning says that it is not written, only tells why it ended.
+_NEEDLESS = frozenset({"frontier.db.seal", "lock", "run.json"})
 #: Endings of files that are a part of another one, or its next version.
 _SUFFIX = r"(\.new|\.open|-wal|-shm|-journal|\.owner|\.tried)"
 #: Failures of these do not end a crawl at once: the store tries again, and accounts and payloads are caught up by the next run.
