@@ -214,6 +214,12 @@ class Sites:
         for rule in rules:
             whole = SurtPrefix(rule.prefix.host, rule.prefix.with_subdomains)
             self._hosts.put(whole, (*(self._hosts.get(whole.host) or ()), rule))
+        for number, site in enumerate(sites, 1):
+            if site.login_page and self.of(site.login_page).login is None:
+                raise OrderError(
+                    f"[[site]] {number} login_page: {site.login_page} is outside its surt, so it would get no cookies; "
+                    "add its host to surt"
+                )
 
     def of(self, url: str) -> SiteSettings:
         """The settings of an absolute URL."""

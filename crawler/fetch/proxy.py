@@ -121,7 +121,7 @@ ENVIRONMENT = "env"
 
 def parse_proxies(texts: Sequence[str], passwords: Sequence[str] = ()) -> Proxies:
     """Parse proxies' URLs, with a password for each or none; `env` alone takes those of the variables HTTP_PROXY, HTTPS_PROXY,
-    ALL_PROXY and NO_PROXY, in either case, as curl reads them.
+    ALL_PROXY and NO_PROXY, in either case.
 
     Raises: ValueError, one line that shows no password.
     """

@@ -38,6 +38,9 @@ class Credentials(NamedTuple):
     user: str
     password: str
 
+    def __repr__(self) -> str:
+        return f"<Credentials of {self.user}>"
+
 
 class Login(NamedTuple):
     """A login by the form of a page."""
@@ -48,12 +51,18 @@ class Login(NamedTuple):
     logged_out: str  #: a text of pages for others; empty: only 401, and redirects to the form
     passwords: frozenset[bytes] = frozenset()  #: those of the secret fields that are to be hidden
 
+    def __repr__(self) -> str:
+        return f"<Login at {self.page}>"
+
 
 class Secrets(NamedTuple):
     """The parts of a login, which no file of the job may show."""
 
     fields: frozenset[str] = frozenset()  #: names of header fields, in lower case
     values: frozenset[bytes] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<Secrets in {', '.join(sorted(self.fields))}>"
 
 
 def is_sendable(value: str) -> bool:

@@ -117,6 +117,12 @@ class LoginRefused(FetchError):
         return f"the login page {self.page} {self.reason}"
 
 
+class LoginUnavailable(FetchError):
+    """The page of a login, or what takes its form, is busy or broken for now: as if the host were."""
+
+    status = FetchStatus.CONNECT_FAILED
+
+
 class ConnectionLost(FetchError):
     """A connection was there, but it ended, or was given up, before a whole answer had come out of it."""
 
@@ -182,9 +188,10 @@ class RobotsUnavailable(FetchError):
 HOST_BUSY_TRIES = 5
 
 #: The host trouble of a failed fetch. Other kinds say nothing about the host: they concern our name servers, or the URL.
-TROUBLES: Mapping[type[FetchError], HostTrouble] = dict.fromkeys(
-    (ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE
-)
+TROUBLES: Mapping[type[FetchError], HostTrouble] = {
+    **dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE),
+    LoginUnavailable: HostTrouble.UNAVAILABLE,
+}
 
 #: The waits of a name that only times out, unless `[fetch] name_retries` says otherwise.
 NAME_RETRIES_S = (10.0, 30.0, 600.0, 3600.0, 14_400.0)
@@ -197,6 +204,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ConnectFailed: (5.0, 60.0),
     CertificateRefused: (),
     LoginRefused: (),  # it ends the run, see run/services.py
+    LoginUnavailable: (0.0,) * (HOST_BUSY_TRIES - 1),  # as of a busy host
     ProxyRefused: (),  # by its rules, while it serves others: else it ends the run, see run/services.py
     ServiceAway: (0.0,),  # however often: the disposition counts no try
     ConnectionLost: (5.0, 60.0),

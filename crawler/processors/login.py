@@ -17,7 +17,7 @@ from anabranch.crawler.extract.encoding import html_in_utf8
 from anabranch.crawler.extract.forms import filled_form, may_send
 from anabranch.crawler.fetch.response import Response, content_type_of
 from anabranch.crawler.fetch.secrets import Login
-from anabranch.crawler.outcomes.failures import LoginRefused
+from anabranch.crawler.outcomes.failures import LoginRefused, LoginUnavailable
 from anabranch.crawler.urls.parsing import canonical
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Logins:
         self._sites: dict[Login, SiteLogin] = {}
 
     async def get(self, url: str, **options: Any) -> Response:
-        """Fetch a URL, logged in. Raises: LoginRefused if the first login fails; as `Fetcher.get`."""
+        """Fetch a URL, logged in. Raises: LoginRefused if the first login fails, LoginUnavailable; as `Fetcher.get`."""
         login = self._fetcher.login_of(url)
         if login is None:
             return await self._fetcher.get(url, **options)
@@ -70,7 +70,7 @@ class SiteLogin:
         self._turn = asyncio.Lock()
 
     async def get(self, url: str, **options: Any) -> Response:
-        """Fetch a URL of the site. Raises: LoginRefused if the first login fails; as `Fetcher.get`."""
+        """Fetch a URL of the site. Raises: as `Logins.get`."""
         number = self._number or await self._log_in(0)
         response = await self._fetcher.get(url, **options)
         if self._vain >= MAX_VAIN or not self._is_logged_out(response, url):
@@ -116,6 +116,8 @@ class SiteLogin:
     async def _send_form(self, login: Login) -> None:
         page = await self._followed(await self._fetcher.get(login.page), login.page, login)
         form = filled_form(page.body, page.url, login.fields)
+        if form is None:
+            _check_available(page.status, login.page)
         if form is None and page.status >= 400:
             raise LoginRefused(login.page, f"answers with status {page.status}")
         if form is None:
@@ -123,6 +125,7 @@ class SiteLogin:
             raise LoginRefused(login.page, f"has no form by POST to its own host with the fields {names}")
         sent = await self._fetcher.post(form.action, urlencode(form.fields).encode())
         after = await self._followed(sent, form.action, login)
+        _check_available(after.status, after.url)
         if fault := _fault(after, login):
             raise LoginRefused(login.page, fault)
         log.info("logged in", page=login.page)
@@ -158,6 +161,12 @@ def is_logged_out(response: Response, url: str, login: Login) -> bool:
         return False
     body, _ = response.content(MAX_PAGE_BYTES)
     return login.logged_out.encode() in html_in_utf8(body, content_type_of(response.headers)).text
+
+
+def _check_available(status: int, url: str) -> None:
+    """Raises: LoginUnavailable for an answer that says nothing about the login: it is made again later."""
+    if status == 429 or status >= 500:
+        raise LoginUnavailable(f"{url}, which the login needs, answers with status {status}")
 
 
 def _fault(page: _Page, login: Login) -> str:

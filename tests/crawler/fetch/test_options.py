@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth
-from anabranch.crawler.fetch.secrets import Secrets
+from anabranch.crawler.fetch.secrets import Credentials, Secrets
 from anabranch.crawler.outcomes.errors import OrderError
 from tests.rows import each_row
 
@@ -253,6 +253,24 @@ def test_the_password_of_a_form_is_read_as_utf_8(tmp_path: Path) -> None:
     file.write_bytes("pässword\n".encode("latin-1"))
     with pytest.raises(OrderError, match=r"password: is not UTF-8; save it as UTF-8$"):
         Sites(USUAL, [site])
+
+
+def test_a_login_page_outside_its_surts_is_refused() -> None:
+    """It would get no cookies, and the login would fail as if the password were wrong."""
+    for surt, page in (("a.test", "http://login.test/in"), ("http://(test,a,)/members", "http://a.test/in")):
+        site = SiteOptions(surts=(surt,), login_page=page, login_fields={"user": "me"})
+        with pytest.raises(OrderError, match=rf"^\[\[site\]\] 1 login_page: {page} is outside its surt"):
+            Sites(USUAL, [site])
+    both = SiteOptions(surts=("a.test", "login.test"), login_page="http://login.test/in", login_fields={"user": "me"})
+    assert Sites(USUAL, [both]).of("http://login.test/in").login is not None
+
+
+def test_a_login_shows_no_password_where_it_is_printed() -> None:
+    """In a log or a traceback."""
+    site = SiteOptions(surts=("a.test",), login_page="http://a.test/in", login_fields={"pass": "hunter22"})
+    settings = Sites(USUAL, [site]).of("http://a.test/")
+    hidden = (Credentials("me", "hunter22"), settings.login, Secrets(frozenset({"cookie"}), frozenset({b"hunter22"})))
+    assert "hunter22" not in repr(hidden)
 
 
 def test_a_password_that_is_found_by_chance_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from anabranch.crawler.outcomes.failures import (
     FetchTimeout,
     KeptConnectionClosed,
     LoginRefused,
+    LoginUnavailable,
     NameNotFound,
     NameTimeout,
     ProxyRefused,
@@ -89,6 +90,7 @@ def test_every_failure_stands_in_the_retry_table() -> None:
         (CertificateRefused("x"), []),
         (ProxyRefused("x", "no"), []),
         (LoginRefused("x", "no"), []),
+        (LoginUnavailable("x"), [0.0, 0.0, 0.0, 0.0]),
         (ConnectionLost("x"), [5.0, 60.0]),
         (BadHttp("x"), []),
         (BodyBroken("x"), [5.0, 60.0]),
@@ -125,9 +127,10 @@ def test_a_header_is_found_in_any_case() -> None:
     assert trouble_of(429, {}, NOW_S) == (HostTrouble.THROTTLED, 0.0)
 
 
-def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:
+def test_only_a_host_that_cannot_be_reached_or_logged_in_to_is_in_trouble() -> None:
     """A name that is not found, an address that is refused, or a URL that cannot be fetched say nothing of a server."""
-    assert dict(TROUBLES) == dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+    unreachable = dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+    assert dict(TROUBLES) == unreachable | {LoginUnavailable: HostTrouble.UNAVAILABLE}
 
 
 def test_the_page_for_operators_has_the_waits_of_each_kind() -> None:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from anabranch.crawler.fetch.options import SiteOptions
-from anabranch.crawler.outcomes.failures import FetchError, LoginRefused
+from anabranch.crawler.outcomes.failures import FetchError, LoginRefused, LoginUnavailable
 from anabranch.crawler.processors.login import Logins
 from tests.crawler.fetch.servers import Web
 
@@ -25,7 +25,7 @@ class Application:
     """A site that lets the crawl in once: behind that pages are for others, and `is_away` breaks off the login page."""
 
     is_away = False
-    status = 200
+    status = form_status = 200  #: of the login page, and of what takes its form
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/login":
@@ -35,7 +35,7 @@ class Application:
             text = FORM if self.status == 200 else "busy"
             return web.Response(text=text, status=self.status, content_type="text/html")
         if request.path == "/session":
-            return web.Response(text="welcome", content_type="text/html")
+            return web.Response(text="welcome", status=self.form_status, content_type="text/html")
         return web.Response(text="log in", status=401)
 
 
@@ -83,7 +83,21 @@ async def test_a_login_that_breaks_off_leaves_no_answer_open(site: Web) -> None:
 async def test_a_login_page_with_an_error_is_told_by_its_status(site: Web) -> None:
     """Not by the form that it lacks."""
     application = Application()
-    application.status = 503
+    application.status = 403
     watched, origin = await served(site, application)
-    with pytest.raises(LoginRefused, match=r"answers with status 503$"):
+    with pytest.raises(LoginRefused, match=r"answers with status 403$"):
         await Logins(watched).get(f"{origin}/a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("where", ["status", "form_status"])
+async def test_a_site_that_is_busy_at_a_login_is_logged_in_to_later(site: Web, where: str, status: int) -> None:
+    """The page waits as for a busy host, and the run goes on: nothing was said about the password."""
+    application = Application()
+    setattr(application, where, status)
+    watched, origin = await served(site, application)
+    logins = Logins(watched)  # type: ignore[arg-type]
+    with pytest.raises(LoginUnavailable, match=rf"answers with status {status}$"):
+        await logins.get(f"{origin}/a")
+    setattr(application, where, 200)
+    (await logins.get(f"{origin}/a")).body.close()
