@@ -29,6 +29,8 @@ OLD_COUNT = "seeds.jsonl.count"
 
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+#: A line of Heritrix's recovery journal: what became of a URL, and the URL.
+_JOURNAL = re.compile(r"F[+edfirs] [a-z]+:")
 #: Suffixes of seed files; an argument with one that is no file is a mistake, not a host.
 _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 #: Longest text of a bad seed that is shown.
@@ -180,11 +182,19 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     url = seed_url(text)
     if url is not None:
         return Seed(url=url, source=source)
-    return BadSeed(
-        text=text[:_SHOWN_CHARS],
-        source=source,
-        reason=f"{refusal(text) or 'it is not an http or https URL'}; write it like http://example.org/",
-    )
+    reason = _of_heritrix(text)
+    if not reason:
+        reason = f"{refusal(text) or 'it is not an http or https URL'}; write it like http://example.org/"
+    return BadSeed(text=text[:_SHOWN_CHARS], source=source, reason=reason)
+
+
+def _of_heritrix(text: str) -> str:
+    """What a line is that Heritrix's seed files and journals have, and where it goes here; empty for others."""
+    if text.startswith("+"):
+        return "it is a directive of Heritrix for the scope; put its SURT prefix in accept of [scope]"
+    if _JOURNAL.match(text):
+        return "it is a line of a Heritrix journal, not a seed; give its URL alone"
+    return ""
 
 
 def has_seeds(directory: Path) -> bool:

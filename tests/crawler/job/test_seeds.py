@@ -111,6 +111,22 @@ class TestReading:
         assert "UTF-8" in found.bad[1].reason
 
     @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            (
+                "+http://(test,a,",
+                "it is a directive of Heritrix for the scope; put its SURT prefix in accept of [scope]",
+            ),
+            ("F+ http://a.test/ LL", "it is a line of a Heritrix journal, not a seed; give its URL alone"),
+            ("Fs dns:a.test", "it is a line of a Heritrix journal, not a seed; give its URL alone"),
+        ],
+    )
+    def test_other_lines_of_heritrix_are_refused_by_name(self, line: str, reason: str) -> None:
+        """With where they go here."""
+        [bad] = read("-", stdin=line.encode()).bad
+        assert bad.reason == reason
+
+    @pytest.mark.parametrize(
         ("seed", "reason"),
         [
             ("http://a.test:99999/", "the port 99999 is not between 0 and 65535"),
