@@ -15,7 +15,7 @@ from importlib.util import find_spec
 
 #: The modules of the libraries in the extra `crawl`.
 _LIBRARIES = (
-    *("ada_url", "aiodns", "aiohttp", "chardetng_py", "prometheus_client", "pydantic", "pydantic_settings"),
+    *("ada_url", "aiodns", "aiohttp", "chardetng_py", "cronsim", "prometheus_client", "pydantic", "pydantic_settings"),
     *("rich", "selectolax", "structlog", "tomli_w", "typer", "webencodings"),
 )
 

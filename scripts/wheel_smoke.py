@@ -53,8 +53,8 @@ except ImportError as error:
     print(error)
 """
 MISSING = (
-    "the crawler needs ada_url, aiodns, aiohttp, chardetng_py, prometheus_client, pydantic, pydantic_settings, rich, "
-    "selectolax, structlog, tomli_w, typer, webencodings"
+    "the crawler needs ada_url, aiodns, aiohttp, chardetng_py, cronsim, prometheus_client, pydantic, pydantic_settings, "
+    "rich, selectolax, structlog, tomli_w, typer, webencodings"
 )
 
 #: What a wheel may install: the one package, and its own records.

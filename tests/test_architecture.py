@@ -129,6 +129,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
+    "cronsim": ("crawler/order/schedule.py",),
     "fastapi": ("crawler/console/*", "crawler/cli/console.py"),
     "fsspec": ("crawler/archive/uploads.py",),
     "isal": ("crawler/archive/compression.py",),

@@ -26,8 +26,8 @@ importlib.machinery.PathFinder.find_spec = classmethod(
 )
 """
 LINE = (
-    "the crawler needs ada_url, aiodns, aiohttp, chardetng_py, prometheus_client, pydantic, pydantic_settings, rich, "
-    "selectolax, structlog, tomli_w, typer, webencodings"
+    "the crawler needs ada_url, aiodns, aiohttp, chardetng_py, cronsim, prometheus_client, pydantic, pydantic_settings, "
+    "rich, selectolax, structlog, tomli_w, typer, webencodings"
 )
 
 

@@ -69,7 +69,7 @@ _MOST_ORDER_CHARS = 1 << 20
 #: Section -> keys that an order from the API may set. No value of theirs names code, files, variables, databases, or an
 #: address to listen on, except a user function. Other keys, also new ones, are refused: see `_of_the_machine`.
 ALLOWED: Mapping[str, str] = {
-    "job": "name seeds seed_files source_tags",
+    "job": "name seeds seed_files source_tags schedule schedule_zone schedule_starts",
     "agent": "product contact user_agent",
     "urls": "canonicalization",
     "scope": (

@@ -14,6 +14,7 @@ from anabranch.crawler.outcomes.errors import UsageError
 
 #: Section -> keys that can change after a job has begun. Keys that shape queues, filter or files cannot.
 CHANGEABLE: Mapping[str, Sequence[str]] = {
+    "job": ("schedule", "schedule_zone", "schedule_starts"),
     "limits": tuple(KEYS["limits"]),
     "politeness": (
         "min_delay", "max_delay", "delay_factor", "max_connections",

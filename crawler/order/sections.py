@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from anabranch.crawler.fetch.secrets import is_sendable
+from anabranch.crawler.order.schedule import Schedule, check_schedule, check_zone
 from anabranch.crawler.order.values import (
     Connections,
     Count,
@@ -55,6 +56,16 @@ class JobSection(Section):
     #: Name of this worker, where several crawl the job; none: that of the machine.
     worker: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]*$", max_length=100)] = ""
     modules: UserFolder | None = None  #: folder that user functions are imported from; None: that of the -c file
+    #: When it is started: a cron expression, or like `every 6h`; empty: by hand.
+    schedule: Annotated[str, AfterValidator(check_schedule)] = ""
+    schedule_zone: Annotated[str, AfterValidator(check_zone)] = "UTC"  #: time zone of the cron expression
+    #: A scheduled run: another round, unless the last one was interrupted, which then goes on; or always what is queued.
+    schedule_starts: Literal["again", "resume"] = "again"
+
+    @property
+    def when(self) -> Schedule | None:
+        """Its schedule; None without one."""
+        return Schedule(self.schedule, self.schedule_zone) if self.schedule else None
 
     @property
     def sources(self) -> tuple[str, ...]:

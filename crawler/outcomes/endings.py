@@ -56,6 +56,11 @@ class WhyEnded(Enum):
     )
 
 
+#: Endings of runs whose round is over. Others were interrupted: the next run goes on.
+OF_ROUNDS = frozenset({
+    WhyEnded.FINISHED, WhyEnded.RETIRED, WhyEnded.PAGE_LIMIT, WhyEnded.TIME_LIMIT, WhyEnded.SIZE_LIMIT,
+    WhyEnded.MOSTLY_FAILED, WhyEnded.ACCESS_REFUSED,
+})  # fmt: skip
 #: Endings of runs in which failures dominate.
 DOMINATED = frozenset({WhyEnded.MOSTLY_FAILED, WhyEnded.ACCESS_REFUSED})
 

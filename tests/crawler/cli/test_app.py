@@ -104,6 +104,7 @@ NO_FLAGS = {
         "schemes",
         "skip_parameter_traps",
     ),
+    *("schedule", "schedule_zone", "schedule_starts"),
     *("modules", "processors", "sinks", "sink_backlog", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("allow_tries", "allow_after"),
     *("pages_per_group", "bytes_per_group", "time_per_group"),

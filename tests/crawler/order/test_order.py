@@ -380,7 +380,10 @@ def test_a_dumped_default_order_has_every_key_but_the_name(file: Path) -> None:
     known = {section: set(keys) for section, keys in KEYS.items()}
     assert [dumped.pop(name) for name in ENTRIES] == [[]] * len(ENTRIES)
     assert {section: set(table) for section, table in dumped.items()} == known | {
-        "job": {"seeds", "seed_files", "source_tags", "processors", "sinks", "sink_backlog", "worker"}
+        "job": {
+            *("seeds", "seed_files", "source_tags", "processors", "sinks", "sink_backlog", "worker"),
+            *("schedule", "schedule_zone", "schedule_starts"),
+        }
     }
 
 
