@@ -40,7 +40,7 @@ from tests.rows import each_row
 CLONE = Path(__file__).resolve().parent.parent
 
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
-MOST_FILES = 385
+MOST_FILES = 390
 #: The console is a process of its own, with a bound of its own.
 MOST_CONSOLE_FILES = 36
 LEAST_MEDIAN_LINES = 130
@@ -173,6 +173,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/archive/history.py",
         "crawler/accounts/database.py",
         "crawler/job/database.py",
+        "crawler/job/scheduledruns.py",
         "crawler/job/seedtable.py",
         "crawler/cluster/*",
         "crawler/run/shared_*.py",

@@ -30,6 +30,7 @@ from anabranch.crawler.cli.job_options import (
     requeue,
     resume,
     retry,
+    run_due,
     set_,
     status,
     stop,
@@ -237,6 +238,7 @@ for verb in (pause, resume, stop, status, add, retry):
     app.command()(verb)
 app.command("set")(set_)
 app.command()(jobs)
+app.command()(run_due)
 app.add_typer(config, name="config")
 app.add_typer(console, name="console")
 app.command()(dedup)

@@ -44,6 +44,20 @@ def jobs(
     raise typer.Exit(run_jobs(place, as_json=as_json))
 
 
+def run_due(
+    place: Annotated[str, typer.Argument(metavar="[FOLDER]", help="The folder that holds the jobs.")] = str(JOBS),
+    lists: Annotated[bool, typer.Option("--list", help="List the schedules instead, and start nothing.")] = False,
+    run_code: RunCode = False,
+    as_json: Json = False,
+) -> None:
+    """Start the jobs of FOLDER that are due by their `[job] schedule`; for cron or a systemd timer, say each minute."""
+    from anabranch.crawler.cli.due import run_due, run_schedules  # noqa: PLC0415 - help must be fast
+
+    if as_json and not lists:
+        raise typer.BadParameter("--json is for --list")
+    raise typer.Exit(run_schedules(place, as_json=as_json) if lists else run_due(place, (), run_code=run_code))
+
+
 def pause(job: Job) -> None:
     """Pause a running crawl until it is resumed or ends."""
     _run_operate("pause", job)

@@ -309,11 +309,6 @@ class ConsoleJobs:
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
-
-        def is_up(pid: int) -> bool:
-            status = job.running_status()
-            return status is not None and status["pid"] == pid
-
         with self._turns[name]:  # who removes the job has it, too
             directory, job = self.directory(name), self.job(name)
             if directory is None:
@@ -321,7 +316,12 @@ class ConsoleJobs:
             status = job.running_status()
             if status is not None:
                 raise JobInUse(directory, status["pid"], "it is crawled already")
-            return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
+            return self._launcher.start(directory, ["--again", "--yes"] if again else [], job)
+
+    def start_scheduled(self, directory: Path, options: Sequence[str], lock: int) -> None:
+        """Start a process that crawls the job of a folder, and holds the lock of its scheduled runs until it ends."""
+        with self._turns[directory.resolve().name]:
+            self._launcher.start(directory, options, operated_folder(directory, patience_s=self._patience_s), lock)
 
     def retry(self, name: str, arguments: Mapping[str, object]) -> Facts:
         """Queue failures of a job again, those that the arguments name: whether it runs, and the counts."""

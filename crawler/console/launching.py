@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
 
 from anabranch.crawler.job.seeds import NONE_LEFT
+from anabranch.crawler.operate import OperatedJob
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.crawler.report.logtail import last_lines
 
@@ -44,10 +45,10 @@ class Launcher:
         self._running: list[subprocess.Popen[bytes]] = []
         self._lock = Lock()
 
-    def start(self, directory: Path, options: Sequence[str], is_up: Callable[[int], bool]) -> int:
-        """Have a process crawl the job; its id, when the crawl answers or has ended in order (blocks).
+    def start(self, directory: Path, options: Sequence[str], job: OperatedJob, *inherited: int) -> int:
+        """Have a process crawl the job of a folder; its id, when the crawl answers or has ended in order (blocks).
 
-        Raises: StartFailed with what it said.
+        It inherits these descriptors. Raises: StartFailed with what it said.
         """
         output = directory / OUTPUT_FILE
         with storage_errors(output):
@@ -71,12 +72,14 @@ class Launcher:
                     stdout=file,
                     stderr=file,
                     start_new_session=True,
+                    pass_fds=inherited,
                 )
         with self._lock:
             self._running = [*(one for one in self._running if one.poll() is None), process]
         latest_s, pause = monotonic() + _OPENING_S, Event()
         while process.poll() is None and monotonic() < latest_s:
-            if is_up(process.pid):
+            status = job.running_status()
+            if status is not None and status["pid"] == process.pid:
                 return process.pid
             pause.wait(_LOOK_S)
         if not process.returncode:

@@ -1,7 +1,8 @@
-"""The tables of a job beside those of its Frontier, and a connection to them. A job of one worker has the first two.
+"""The tables of a job beside those of its Frontier, and a connection to them. A job of one worker has the first three.
 
     job_seed      its seeds, numbered in the order in which they came
     job_fact      what holds for the whole job: its id, its order, what the operator wants of it
+    job_run       by the time at which it was due, each run of its schedule
     job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
     job_command   verbs that one worker is to answer, and its answers
     job_total     what each worker has counted, by host, media type, status, seed and processor
@@ -69,6 +70,15 @@ SEED = Table(
     Column("url", String, nullable=False, unique=True),
     *_texts("source"),
     Column("via", String),
+)
+RUN = Table(
+    "job_run",
+    METADATA,
+    _key("due_s", Double),
+    Column("at_s", Double, nullable=False),  # when it was claimed
+    *_texts("who", "outcome", "words"),
+    Column("missed", _Int, nullable=False),  # earlier times without a run
+    Column("before_s", Double, nullable=False),  # when the run before it began; 0: there was none
 )
 WORKER = Table(
     "job_worker",

@@ -26,6 +26,8 @@ FINISHED_MARK = "finished"
 ACCOUNTS = "accounts.sqlite"
 #: The rows of a job of one worker that concern other processes, or outlive its own: its seeds.
 JOB_FILE = "job.db"
+#: Locked by whoever starts a scheduled run, and by its crawl until it ends.
+SCHEDULE_LOCK = "schedule.lock"
 #: The cookies of the job, or of one worker.
 COOKIES = "cookies.txt"
 #: The memory of payloads.
@@ -177,8 +179,8 @@ AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"
 
 #: Prefixes of the files that stay from round to round: seeds, payloads, cookies, accounts, with SQLite's further files; where
-#: sinks are.
-_LASTING = (JOB_FILE, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", SINKS, _ROUND_FILE)
+#: sinks are; the lock of scheduled runs.
+_LASTING = (JOB_FILE, SCHEDULE_LOCK, "seeds.jsonl", "payloads.sqlite", COOKIES, "accounts.", SINKS, _ROUND_FILE)
 
 
 #: Marks of what was begun and not ended, and of a queue that is elsewhere.

@@ -4,6 +4,7 @@
     folderjob   a job that one process crawls: asks its control socket, or opens the folder
     databasejob a job of several workers: reads and writes its rows
     listing     the jobs of a folder or a database, a row of facts for each
+    due         starts the jobs that are due by their schedules
     contract    the methods, `retry` in as many calls as it takes, and its result in words
 
 The command line (`cli`) and the console (`console`) show what these methods return. A client finds here all that it needs of a

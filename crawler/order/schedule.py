@@ -6,7 +6,6 @@ Cron expressions are cronsim's, imported at their first use: as Debian's cron ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,8 +32,7 @@ class Due(NamedTuple):
     missed: int  #: earlier times without a run, `MOST_MISSED` at most
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class JobSchedule(NamedTuple):
     """The times at which a job is due."""
 
     text: str  #: as the order has it
@@ -77,21 +75,19 @@ class Schedule:
 
 def check_schedule(text: str) -> str:
     """The text if it is empty or a schedule. Raises: ValueError."""
+    if not text:
+        return text
     try:
-        if text.startswith(_EVERY):
-            if parse_duration(text.removeprefix(_EVERY)) < _LEAST_S:
-                raise ValueError(f"must be at least 'every 1m'; not {text!r}")
-        elif text:
-            _check_cron(text)
+        every_s = parse_duration(text.removeprefix(_EVERY)) if text.startswith(_EVERY) else _of_cron(text)
     except ValueError as error:
-        if str(error).startswith("must be at least"):
-            raise
         raise ValueError(f"must be {_FORMS}; not {text!r} ({error})") from error
+    if every_s < _LEAST_S:
+        raise ValueError(f"must be at least 'every 1m'; not {text!r}")
     return text
 
 
-def _check_cron(text: str) -> None:
-    """Raises: ValueError."""
+def _of_cron(text: str) -> float:
+    """The least seconds between two times of a cron expression. Raises: ValueError if it is none."""
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - few jobs have a schedule
 
     if len(text.split()) != _CRON_FIELDS:
@@ -100,6 +96,7 @@ def _check_cron(text: str) -> None:
         CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         raise ValueError(str(error).lower()) from error
+    return _LEAST_S
 
 
 def check_zone(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from anabranch.crawler.fetch.secrets import is_sendable
-from anabranch.crawler.order.schedule import Schedule, check_schedule, check_zone
+from anabranch.crawler.order.schedule import JobSchedule, check_schedule, check_zone
 from anabranch.crawler.order.values import (
     Connections,
     Count,
@@ -63,9 +63,9 @@ class JobSection(Section):
     schedule_starts: Literal["again", "resume"] = "again"
 
     @property
-    def when(self) -> Schedule | None:
+    def when(self) -> JobSchedule | None:
         """Its schedule; None without one."""
-        return Schedule(self.schedule, self.schedule_zone) if self.schedule else None
+        return JobSchedule(self.schedule, self.schedule_zone) if self.schedule else None
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.schedule import MOST_MISSED, Due, Schedule, check_schedule, check_zone
+from anabranch.crawler.order.schedule import MOST_MISSED, Due, JobSchedule, check_schedule, check_zone
 from tests.rows import each_row
 
 DAY_S = 86_400
@@ -28,13 +28,13 @@ def at(text: str) -> float:
 )
 def test_the_next_time_is_after_the_given_one(text, zone, after, expected) -> None:
     """Also where clocks change: a time that does not exist comes at once, one that comes twice counts once."""
-    assert Schedule(text, zone).next_after(at(after)) == at(expected)
+    assert JobSchedule(text, zone).next_after(at(after)) == at(expected)
 
 
 @pytest.mark.parametrize("text", ["0 0 * * *", "every 24h"])
 def test_of_several_missed_times_the_last_one_is_due(text) -> None:
     """The others are counted, up to a bound."""
-    schedule = Schedule(text, "UTC")
+    schedule = JobSchedule(text, "UTC")
     handled_s = at("2026-11-01T00:00:00Z")
     assert schedule.due(handled_s, handled_s + DAY_S - 1) is None
     assert schedule.due(handled_s, handled_s + DAY_S) == Due(handled_s + DAY_S, 0)
@@ -44,7 +44,7 @@ def test_of_several_missed_times_the_last_one_is_due(text) -> None:
 
 def test_no_time_is_due_while_the_clock_is_before_the_last_one() -> None:
     """A clock that was set back starts no job twice."""
-    assert Schedule("* * * * *", "UTC").due(at("2026-11-30T00:00:00Z"), at("2026-11-29T00:00:00Z")) is None
+    assert JobSchedule("* * * * *", "UTC").due(at("2026-11-30T00:00:00Z"), at("2026-11-29T00:00:00Z")) is None
 
 
 @each_row(
@@ -68,4 +68,4 @@ def test_another_name_is_no_time_zone(name) -> None:
 def test_a_job_has_no_schedule_unless_its_order_names_one() -> None:
     """The zone is UTC."""
     assert CrawlOrder().job.when is None
-    assert CrawlOrder.model_validate({"job": {"schedule": "every 6h"}}).job.when == Schedule("every 6h", "UTC")
+    assert CrawlOrder.model_validate({"job": {"schedule": "every 6h"}}).job.when == JobSchedule("every 6h", "UTC")

@@ -1,0 +1,109 @@
+"""Scheduled runs by real processes: one of several starts a run, and a kill between claim and start loses none."""
+
+import asyncio
+import json
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import anabranch, environment, write_order
+from tests.patience import HANG_S
+from tests.site.page import Host, Page, go
+from tests.site.server import SmallWeb
+
+TABLE = {"a.test": Host(pages={"/": Page(links=go("/1", "/2")), "/1": Page(), "/2": Page()})}
+
+#: Kills itself when it has claimed the run of a job; or, told to, when the crawl has been started.
+KILLED_STARTER = """
+import os, signal, sys, time
+from pathlib import Path
+from anabranch.crawler.console.launching import Launcher
+from anabranch.crawler.operate.due import start_due
+from anabranch.crawler.operate.finding import operated_folder
+def start(directory, options, lock):
+    if sys.argv[2] == "started":
+        Launcher().start(directory, options, operated_folder(directory), lock)
+    os.kill(os.getpid(), signal.SIGKILL)
+start_due(Path(sys.argv[1]), time.time(), start, "killed")
+"""
+
+
+@pytest.fixture
+async def web():
+    """Few pages."""
+    async with SmallWeb(TABLE) as served:
+        yield served
+
+
+async def due_job(folder: Path, web: SmallWeb) -> Path:
+    """A finished job that has been due for 150 s, by a schedule of each minute."""
+    order = write_order(folder, web.hosts, job={"name": "news", "schedule": "every 1m"})
+    done = await anabranch("crawl", "-c", order, "http://a.test/", cwd=folder)
+    assert done.code == 0, done
+    assert (await anabranch("run-due", cwd=folder)).out == ""  # it is seen for the first time
+    with closing(sqlite3.connect(folder / "jobs" / "news" / "state" / "job.db")) as rows, rows:
+        rows.execute(
+            "UPDATE job_fact SET value = json_replace(value, '$[2]', json_extract(value, '$[2]') - 150) WHERE name = 'schedule'"
+        )
+    return folder / "jobs" / "news"
+
+
+def rounds(job: Path) -> int:
+    """The number of the last round."""
+    file = job / "state" / "round.json"
+    return int(json.loads(file.read_text().partition(" ")[2])["number"]) if file.exists() else 1
+
+
+async def runs_of(folder: Path) -> list[dict[str, object]]:
+    """What `run-due --list` says of the runs."""
+    listed = await anabranch("run-due", "--list", "--json", cwd=folder)
+    return list(json.loads(listed.out)[0]["runs"])
+
+
+async def test_two_that_look_at_once_start_a_run_once(tmp_path, web) -> None:
+    """Another round of the finished job; what was missed is said."""
+    job = await due_job(tmp_path, web)
+    found = await asyncio.gather(*(anabranch("run-due", cwd=tmp_path) for _ in range(3)))
+    assert [done.code for done in found] == [0, 0, 0]
+    (line,) = [line for done in found for line in done.out.splitlines()]
+    assert line.startswith("jobs/news: due ")
+    assert line.endswith(": started; 1 earlier run missed")
+    (run,) = await runs_of(tmp_path)
+    assert (run["outcome"], run["missed"]) == ("started", 1)
+    await anabranch("stop", "news", "--wait", cwd=tmp_path)
+    assert rounds(job) == 2
+
+
+@pytest.mark.parametrize("when", ["claimed", "started"])
+async def test_a_starter_that_is_killed_loses_no_run_and_starts_none_twice(tmp_path, web, when) -> None:
+    """Killed before the start, the next look starts the run; killed after it, it does not."""
+    job = await due_job(tmp_path, web)
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED_STARTER, job, when, env=environment(), cwd=tmp_path
+    )
+    assert await asyncio.wait_for(starter.wait(), HANG_S) == -signal.SIGKILL
+    if when == "claimed":
+        assert (await runs_of(tmp_path))[0]["outcome"] == "starting"
+        assert ": started; 1 earlier run missed" in (await anabranch("run-due", cwd=tmp_path)).out
+    else:
+        assert (await anabranch("run-due", cwd=tmp_path)).out == ""
+    (run,) = await runs_of(tmp_path)
+    assert run["outcome"] == "started"
+    await anabranch("stop", "news", "--wait", cwd=tmp_path)
+    assert rounds(job) == 2
+
+
+async def test_a_job_that_cannot_be_started_is_said(tmp_path, web) -> None:
+    """The line names the job and the fault."""
+    job = await due_job(tmp_path, web)
+    order = job / "order.toml"
+    order.write_text(order.read_text().replace("workers = 20", "workers = 0"))
+    done = await anabranch("run-due", cwd=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "jobs/news: " in done.err
+    assert "[crawl] workers must be" in done.err
+    assert done.err.endswith("1 job could not be started, or not be read; the lines above say why\n")
