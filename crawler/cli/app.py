@@ -38,7 +38,22 @@ from anabranch.crawler.cli.job_options import (
     workers,
 )
 from anabranch.crawler.cli.lab_options import compare, lab, simulate, web
-from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole, completed_from, flags_of
+from anabranch.crawler.cli.parameters import (
+    SECRET_ENV,
+    FilePath,
+    Number,
+    OnEnd,
+    OnEndAllowPrivate,
+    OnEndCommand,
+    OnEndSecretEnv,
+    OnEndWebhook,
+    Switch,
+    Text,
+    Texts,
+    Whole,
+    completed_from,
+    flags_of,
+)
 from anabranch.crawler.cli.tool_options import config, dedup, links
 from anabranch.crawler.cli.tool_options import robots as robots_command
 from anabranch.crawler.report.table import escaped
@@ -207,6 +222,10 @@ def crawl(
     warc: Annotated[Switch, _WRITE("--warc", help="Write WARC files.")] = None,
     warc_size: Annotated[Text, _WRITE(help="Start a new WARC file at this size, as in 1GB.")] = None,
     links: Annotated[Switch, _WRITE("--links", help="Write links.jsonl.")] = None,
+    on_end_command: OnEndCommand = None,
+    on_end_webhook: OnEndWebhook = None,
+    on_end_secret_env: OnEndSecretEnv = SECRET_ENV,
+    on_end_allow_private: OnEndAllowPrivate = False,
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="More messages.")] = 0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
 ) -> None:
@@ -226,6 +245,7 @@ def crawl(
         settings=tuple(settings or ()),
         flags=flags_of(ctx.params),
         creates=ctx.command.name == CREATE,
+        on_end=OnEnd(on_end_command, on_end_webhook, on_end_secret_env, on_end_allow_private),
     )
     raise typer.Exit(run_crawl(command))
 

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from urllib.parse import urlsplit
 
 import structlog
 
+from anabranch.crawler.cli.parameters import OnEnd
 from anabranch.crawler.cli.terminal import consents, guarded, keep_streams, say
 from anabranch.crawler.job.checking import check_names, order_warnings
 from anabranch.crawler.job.choosing import (
@@ -34,7 +35,7 @@ from anabranch.crawler.job.folder import LOOKING_S, JobFolder, move_aside, move_
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.seedtable import Seeds, known_seeds, opened_seeds
-from anabranch.crawler.job.state import has_queue_in_memory
+from anabranch.crawler.job.state import has_queue_in_memory, run_record
 from anabranch.crawler.job.workerfolders import (
     await_orphans,
     await_orphans_of_free,
@@ -45,6 +46,7 @@ from anabranch.crawler.job.workerfolders import (
 from anabranch.crawler.operate.moving import divide, divided_line, settle_arrival
 from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
@@ -73,6 +75,7 @@ class CrawlCommand(CrawlRequest):
     again: bool = False
     delete_old: bool = False
     creates: bool = False  #: the job is created, and crawled by another command
+    on_end: OnEnd = field(default_factory=OnEnd)  #: where a notice of the end goes
 
 
 def run_crawl(command: CrawlCommand) -> int:
@@ -107,8 +110,37 @@ def _run(command: CrawlCommand) -> int:
     server_opened: AbstractContextManager[ForkServer | None] = (
         closing(ForkServer(live)) if _has_processes(order) else nullcontext()
     )
-    with server_opened as fork_server, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
+    with (
+        server_opened as fork_server,
+        closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)),
+        _noticed_end(command.on_end, chosen.directory),
+    ):
         return _run_chosen(command, chosen, fork_server)
+
+
+@contextmanager
+def _noticed_end(on_end: OnEnd, directory: Path) -> Iterator[None]:
+    """Deliver a notice if a run has ended in this block, however it did. Raises: UsageError for targets that are none."""
+    if not on_end.is_given:
+        yield
+        return
+    from anabranch.crawler.operate.finding import operated_folder  # noqa: PLC0415 - most crawls send no notice
+    from anabranch.crawler.operate.notices import deliver_all, notice_of, targets_of  # noqa: PLC0415
+
+    targets = targets_of(*on_end[:3], allow_private=on_end.allow_private, environment=os.environ)
+    before = run_record(directory / STATE)
+    try:
+        yield
+    finally:
+        record = run_record(directory / STATE)
+        if record is not None and record != before and record.ended_s is not None:
+            try:
+                facts = operated_folder(directory).status()
+                notice = notice_of(str(directory.absolute()), record.began_s, facts, time.time())
+                for line in deliver_all(notice, targets, time.time):
+                    say(f"anabranch: {directory}: {line}")
+            except FORESEEABLE as error:
+                say(f"anabranch: {directory}: there is no notice of the end: {error}")
 
 
 def _create(command: CrawlCommand, chosen: ChosenJob) -> int:

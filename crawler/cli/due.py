@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from anabranch.crawler.cli.parameters import OnEnd
 from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.scheduledruns import RunOutcome, ScheduledRun
 from anabranch.crawler.operate.due import schedule_facts, start_due
 from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.listing import job_folders
+from anabranch.crawler.operate.notices import targets_of
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.report.table import escaped, plain_table
@@ -29,14 +31,17 @@ class SomeFailed(CrawlerError):
     exit_code = ExitCode.STORE_OR_JOB_IN_USE
 
 
-def run_due(place: str, options: Sequence[str], *, run_code: bool) -> int:
-    """Start what is due. `options` are further ones of each crawl. A foreseeable error is one line and its exit code."""
+def run_due(place: str, on_end: OnEnd, *, run_code: bool) -> int:
+    """Start what is due; each crawl gets the options `on_end`. A foreseeable error is one line and its exit code."""
 
     def run() -> None:
+        targets_of(
+            *on_end[:3], allow_private=on_end.allow_private, environment=os.environ
+        )  # before anything is started
         launcher = Launcher(run_code=run_code)
 
         def start(directory: Path, asked: Sequence[str], lock: int) -> None:
-            launcher.start(directory, [*asked, *options], operated_folder(directory), lock)
+            launcher.start(directory, [*asked, *on_end.arguments], operated_folder(directory), lock)
 
         failed = 0
         for directory in _folders(place):

@@ -12,10 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.crawler.cli.parameters import (
+    SECRET_ENV,
     FilePath,
     Job,
     Json,
     Number,
+    OnEnd,
+    OnEndAllowPrivate,
+    OnEndCommand,
+    OnEndSecretEnv,
+    OnEndWebhook,
     RunCode,
     Text,
     Texts,
@@ -48,6 +54,10 @@ def run_due(
     place: Annotated[str, typer.Argument(metavar="[FOLDER]", help="The folder that holds the jobs.")] = str(JOBS),
     lists: Annotated[bool, typer.Option("--list", help="List the schedules instead, and start nothing.")] = False,
     run_code: RunCode = False,
+    on_end_command: OnEndCommand = None,
+    on_end_webhook: OnEndWebhook = None,
+    on_end_secret_env: OnEndSecretEnv = SECRET_ENV,
+    on_end_allow_private: OnEndAllowPrivate = False,
     as_json: Json = False,
 ) -> None:
     """Start the jobs of FOLDER that are due by their `[job] schedule`; for cron or a systemd timer, say each minute."""
@@ -55,7 +65,10 @@ def run_due(
 
     if as_json and not lists:
         raise typer.BadParameter("--json is for --list")
-    raise typer.Exit(run_schedules(place, as_json=as_json) if lists else run_due(place, (), run_code=run_code))
+    if lists:
+        raise typer.Exit(run_schedules(place, as_json=as_json))
+    on_end = OnEnd(on_end_command, on_end_webhook, on_end_secret_env, on_end_allow_private)
+    raise typer.Exit(run_due(place, on_end, run_code=run_code))
 
 
 def pause(job: Job) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
 import typer
 
@@ -28,6 +28,7 @@ FilePath = Optional[Path]  # noqa: UP045 - of a file or folder
 #: Parameters of `crawl` that are no keys of the crawl order; every other parameter is a key.
 NO_KEYS = frozenset(
     {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "run_code", "yes", "verbose", "quiet"}
+    | {"on_end_command", "on_end_webhook", "on_end_secret_env", "on_end_allow_private"}
 )
 
 #: Names that no shell reads as anything but a word.
@@ -151,3 +152,35 @@ def parse_names(text: str) -> tuple[str, ...]:
 def flags_of(parameters: Mapping[str, object]) -> dict[str, object]:
     """Return the parameters of `crawl` that are keys of the order; None for one that is not given (a list comes empty)."""
     return {key: None if value == () else value for key, value in parameters.items() if key not in NO_KEYS}
+
+
+_ON_END: Callable[..., Any] = partial(typer.Option, rich_help_panel="When a crawl ends")
+
+OnEndCommand = Annotated[
+    Text, _ON_END(metavar="COMMAND", help="Run this when a crawl ends; it gets the facts as JSON on standard input.")
+]
+OnEndWebhook = Annotated[Text, _ON_END(metavar="URL", help="Send the facts there when a crawl ends, signed, by POST.")]
+OnEndSecretEnv = Annotated[str, _ON_END(metavar="NAME", help="The variable with the secret that signs them.")]
+OnEndAllowPrivate = Annotated[bool, _ON_END("--on-end-allow-private", help="The webhook may have a private address.")]
+SECRET_ENV = "WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+
+
+class OnEnd(NamedTuple):
+    """The options that say where notices of the end of a crawl go, as they were given."""
+
+    command: str | None = None
+    webhook: str | None = None
+    secret_env: str = SECRET_ENV
+    allow_private: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any notice is wanted."""
+        return bool(self.command or self.webhook)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options for another command; the secret stays in its variable."""
+        named = {"command": self.command, "webhook": self.webhook, "secret-env": self.secret_env}
+        given = [f"--on-end-{name}={value}" for name, value in named.items() if value]
+        return [*given, *(["--on-end-allow-private"] if self.allow_private else [])] if self.is_given else []

@@ -12,12 +12,9 @@ from pathlib import Path
 from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import Found
-from anabranch.crawler.fetch.connection_limits import ConnectionLimits
-from anabranch.crawler.fetch.dns import Resolver
-from anabranch.crawler.fetch.fetcher import Fetcher
-from anabranch.crawler.fetch.response import Body, Response, Scratch, header_fields
+from anabranch.crawler.fetch.response import Body, Response, header_fields
 from anabranch.crawler.job.seeds import is_file
-from anabranch.crawler.order.fetch import fetch_options
+from anabranch.crawler.operate.notices import lone_fetcher
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError, storage_errors
@@ -26,36 +23,12 @@ from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robots_url, rules_of
 from anabranch.crawler.robots.rules import MAX_ROBOTS_BYTES, explain_rules, shown
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.times import steady_clock
 
 
 class NotFetched(CrawlerError):
     """A URL could not be fetched."""
 
     exit_code: ExitCode = ExitCode.NO_SEED_ANSWERED
-
-
-async def _open_fetcher(order: CrawlOrder, parts: AsyncExitStack) -> Fetcher:
-    """A fetcher as a crawl by this order has it; `parts` closes it."""
-    clock = steady_clock()
-    dns = order.dns
-    resolver = Resolver(
-        dns.servers,
-        dns.hosts,
-        clock=clock,
-        timeout_s=dns.timeout_s,
-        options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
-    )
-    parts.push_async_callback(resolver.close)
-    fetcher = Fetcher(
-        fetch_options(order.fetch, order.agent.sent_user_agent),
-        resolver=resolver,
-        scratch=Scratch(None),
-        clock=clock,
-        connections=ConnectionLimits(idle=0),  # no gate would retry a request whose kept connection closes
-    )
-    parts.push_async_callback(fetcher.close)
-    return fetcher
 
 
 # Links
@@ -103,7 +76,7 @@ async def _extract(order: CrawlOrder, url: str, file: Path | None, content_type:
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.token), sandbox)
         if file is None:
-            fetcher = await _open_fetcher(order, parts)
+            fetcher = await lone_fetcher(order, parts)
             return await extract(await fetcher.get(url), url, hops)
         return await extract(_of_file(file, url, content_type), url, hops)
 
@@ -149,5 +122,5 @@ def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
 
 async def _fetch_robots(order: CrawlOrder, url: str) -> Followed:
     async with AsyncExitStack() as parts:
-        fetcher = await _open_fetcher(order, parts)
+        fetcher = await lone_fetcher(order, parts)
         return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)

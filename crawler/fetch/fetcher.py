@@ -26,7 +26,7 @@ from anabranch.crawler.fetch.digest import Digests
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites, SiteSettings
 from anabranch.crawler.fetch.proxy import system_message
-from anabranch.crawler.fetch.requests import FetchRequest, RequestBuilder, origin_of
+from anabranch.crawler.fetch.requests import FORM_FIELDS, FetchRequest, RequestBuilder, origin_of
 from anabranch.crawler.fetch.secrets import Login
 from anabranch.crawler.fetch.ways import OF_PROXIES, NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
@@ -163,10 +163,10 @@ class Fetcher:
         asked = FetchRequest(url, settings, conditional, via)
         return await self._ask(asked, _Reading(limits, keep_broken, wants_body))
 
-    async def post(self, url: str, form: bytes) -> Response:
-        """Send the fields of a form to a canonical URL; as `get`."""
+    async def post(self, url: str, form: bytes, fields: Mapping[str, str] = FORM_FIELDS) -> Response:
+        """Send the fields of a form to a canonical URL, or another body with these header fields; as `get`."""
         settings = self._sites.of(url)
-        return await self._ask(FetchRequest(url, settings, form=form), _Reading(settings.limits))
+        return await self._ask(FetchRequest(url, settings, form=form, form_fields=fields), _Reading(settings.limits))
 
     async def _ask(self, asked: FetchRequest, reading: _Reading) -> Response:
         """Fetch by the next proxy that can be used, or directly. Raises: as `get`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -47,6 +48,8 @@ _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE
 
 #: The type of a form's fields.
 FORM_TYPE = "application/x-www-form-urlencoded"
+#: The header fields that say so.
+FORM_FIELDS: Mapping[str, str] = MappingProxyType({"Content-Type": FORM_TYPE})
 
 
 class FetchRequest(NamedTuple):
@@ -56,7 +59,8 @@ class FetchRequest(NamedTuple):
     settings: SiteSettings
     conditional: Validators | None = None  #: the page only if it has changed since this version
     via: str | None = None  #: the page with the link
-    form: bytes | None = None  #: the fields of a form, encoded; it is sent by POST
+    form: bytes | None = None  #: the fields of a form, encoded, or another body; it is sent by POST
+    form_fields: Mapping[str, str] = FORM_FIELDS  #: header fields that come with it
 
 
 class HttpRequest(NamedTuple):
@@ -123,7 +127,7 @@ class RequestBuilder:
         settings, via = asked.settings, asked.via
         fields = settings.headers
         if asked.form is not None:
-            fields = {**fields, "Content-Type": FORM_TYPE, "Content-Length": str(len(asked.form))}
+            fields = {**fields, **asked.form_fields, "Content-Length": str(len(asked.form))}
         if asked.conditional is not None:
             fields = {**fields, **asked.conditional.headers()}
         if self._options.referer and via and (page := referer(via, asked.url)):

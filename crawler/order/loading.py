@@ -198,6 +198,10 @@ _COMPLAINTS: Mapping[str, str] = {
 }
 
 
+#: How options begin that no order may set.
+_ON_END = "on_end_"
+
+
 def unknown_keys(layers: Iterable[Layer]) -> Iterator[str]:
     """A line for each section and key that is unknown or has the wrong form."""
     for layer in layers:
@@ -222,6 +226,11 @@ def _unknown_in_section(layer: Layer, section: str, table: Mapping[str, Any]) ->
     for key in table:
         if key not in KEYS[section]:
             elsewhere = f"; it belongs to [{HOMES[key]}]" if key in HOMES else hint(key, KEYS[section], "{}")
+            if key.startswith(_ON_END):
+                elsewhere = (
+                    f"; what runs when a crawl ends is no part of an order: give --{key.replace('_', '-')} to "
+                    "`anabranch crawl`, `run-due` or `console`"
+                )
             yield f"{layer.key(section, key)} is unknown{elsewhere}"
 
 
