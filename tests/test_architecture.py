@@ -42,7 +42,7 @@ CLONE = Path(__file__).resolve().parent.parent
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
 MOST_FILES = 390
 #: The console is a process of its own, with a bound of its own.
-MOST_CONSOLE_FILES = 36
+MOST_CONSOLE_FILES = 39
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60

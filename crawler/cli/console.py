@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.crawler.accounts.crawl_log import iso_time
+from anabranch.crawler.cli.parameters import OnEnd
 from anabranch.crawler.cli.terminal import guarded, put
 from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
 from anabranch.crawler.console.passwords import Passwords
@@ -35,6 +36,7 @@ def run_console(
     base_path: str,
     state: Path | None,
     run_code: bool = False,
+    on_end: OnEnd,
 ) -> int:
     """Serve until Ctrl-C. A foreseeable error becomes one line on standard error and its exit code."""
 
@@ -45,8 +47,16 @@ def run_console(
             )
         from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
 
+        targets = on_end.targets(os.environ) if on_end.is_given else None
         options = ConsoleOptions(
-            place=place, listen=listen, hosts=hosts, tls=tls, base_path=base_path, state=state, run_code=run_code
+            place=place,
+            listen=listen,
+            hosts=hosts,
+            tls=tls,
+            base_path=base_path,
+            state=state,
+            run_code=run_code,
+            on_end=targets,
         )
         serve(options, _console_app, put)
 

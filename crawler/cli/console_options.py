@@ -7,7 +7,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from anabranch.crawler.cli.parameters import FilePath, Json, Text, Texts
+from anabranch.crawler.cli.parameters import (
+    SECRET_ENV,
+    FilePath,
+    Json,
+    OnEnd,
+    OnEndAllowPrivate,
+    OnEndCommand,
+    OnEndSecretEnv,
+    OnEndWebhook,
+    Text,
+    Texts,
+)
 from anabranch.frontier.jobfolder import JOBS
 
 _STATE = typer.Option(
@@ -55,6 +66,10 @@ def serve(
         bool,
         typer.Option("--run-code", help="Crawls started here run user functions that only their job's order names."),
     ] = False,
+    on_end_command: OnEndCommand = None,
+    on_end_webhook: OnEndWebhook = None,
+    on_end_secret_env: OnEndSecretEnv = SECRET_ENV,
+    on_end_allow_private: OnEndAllowPrivate = False,
     state: Annotated[FilePath, _STATE] = None,
 ) -> None:
     """Serve until Ctrl-C. This is what `anabranch console [FOLDER|URL]` does."""
@@ -65,6 +80,7 @@ def serve(
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
     hosts = allow_host or ()
     how: dict[str, Any] = {"tls": tls, "base_path": base_path, "state": state, "run_code": run_code}
+    how["on_end"] = OnEnd(on_end_command, on_end_webhook, on_end_secret_env, on_end_allow_private)
     raise typer.Exit(run_console(place, listen, hosts=hosts, **how))
 
 

@@ -125,9 +125,9 @@ def _noticed_end(on_end: OnEnd, directory: Path) -> Iterator[None]:
         yield
         return
     from anabranch.crawler.operate.finding import operated_folder  # noqa: PLC0415 - most crawls send no notice
-    from anabranch.crawler.operate.notices import deliver_all, notice_of, targets_of  # noqa: PLC0415
+    from anabranch.crawler.operate.notices import deliver_all, notice_of  # noqa: PLC0415
 
-    targets = targets_of(*on_end[:3], allow_private=on_end.allow_private, environment=os.environ)
+    targets = on_end.targets(os.environ)
     before = run_record(directory / STATE)
     try:
         yield

@@ -15,7 +15,6 @@ from anabranch.crawler.job.scheduledruns import RunOutcome, ScheduledRun
 from anabranch.crawler.operate.due import schedule_facts, start_due
 from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.listing import job_folders
-from anabranch.crawler.operate.notices import targets_of
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.report.table import escaped, plain_table
@@ -35,9 +34,7 @@ def run_due(place: str, on_end: OnEnd, *, run_code: bool) -> int:
     """Start what is due; each crawl gets the options `on_end`. A foreseeable error is one line and its exit code."""
 
     def run() -> None:
-        targets_of(
-            *on_end[:3], allow_private=on_end.allow_private, environment=os.environ
-        )  # before anything is started
+        on_end.targets(os.environ)  # before anything is started
         launcher = Launcher(run_code=run_code)
 
         def start(directory: Path, asked: Sequence[str], lock: int) -> None:

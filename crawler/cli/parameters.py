@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
 from anabranch.crawler.order.quantities import parse_duration
 from anabranch.frontier.jobfolder import JOBS, is_job
+
+if TYPE_CHECKING:
+    from anabranch.crawler.operate.notices import NoticeTargets
 
 Text = Optional[str]  # noqa: UP045 - typer reads these at run time
 Texts = Optional[list[str]]  # noqa: UP045
@@ -184,3 +187,11 @@ class OnEnd(NamedTuple):
         named = {"command": self.command, "webhook": self.webhook, "secret-env": self.secret_env}
         given = [f"--on-end-{name}={value}" for name, value in named.items() if value]
         return [*given, *(["--on-end-allow-private"] if self.allow_private else [])] if self.is_given else []
+
+    def targets(self, environment: Mapping[str, str]) -> NoticeTargets:
+        """The targets, with the secret from its variable. Raises: UsageError."""
+        from anabranch.crawler.operate.notices import targets_of  # noqa: PLC0415 - help must be fast
+
+        return targets_of(
+            self.command, self.webhook, self.secret_env, allow_private=self.allow_private, environment=environment
+        )

@@ -35,6 +35,7 @@ from anabranch.crawler.console.bodies import Block, Budget, NewJob, NewSeeds, Re
 from anabranch.crawler.console.guard import IS_KNOWN, HeadRequests
 from anabranch.crawler.console.jobs import ConsoleJobs, JobExists, NoSuchJob, NotStarted
 from anabranch.crawler.console.streams import EventStream, event, line_events, status_events
+from anabranch.crawler.console.timekeeper import Timekeeper
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue
 from anabranch.crawler.order.order import dump_order
@@ -61,6 +62,11 @@ _DRAIN_PATIENCE_S = 30.0
 Name = Annotated[str, Field(description="A job, by its name.")]
 
 
+#: The facts of a job that is started by hand.
+NO_SCHEDULE: Facts = {
+    "schedule": "", "zone": "UTC", "starts": "again", "next_s": None, "overdue": 0, "missed": 0, "runs": []
+}  # fmt: skip
+
 T = TypeVar("T")
 
 
@@ -72,6 +78,7 @@ class Console:
     watch: WatchedJobs
     access: Access
     audit: AuditLog
+    keeper: Timekeeper | None = None  #: None: no jobs are started, and no ends noticed
     streams: Counter[Holder] = field(default_factory=Counter)  #: of whom how many are open
     turns: WeakValueDictionary[str, Semaphore] = field(default_factory=WeakValueDictionary)  #: of requests, by job
 
@@ -85,8 +92,14 @@ class Console:
             raise
         finally:
             self.watch.forget(job)
+            if self.keeper is not None:
+                self.keeper.wake()
         self.audit.note(who, action, job, {**arguments, **self._ordered(action, job)})
         return result
+
+    def schedule(self, job: str) -> Facts | None:
+        """The facts of a job's schedule; None without one. Raises: CrawlerError, FrontierError."""
+        return None if self.keeper is None else self.keeper.schedule(job)
 
     def _ordered(self, action: str, job: str) -> dict[str, object]:
         """The order of a job that was created or changed, and the seeds of a new one, for the audit log."""
@@ -317,6 +330,18 @@ def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Re
     return _changed(here, who, "retry", name, arguments, lambda: here.jobs.retry(name, arguments))
 
 
+@router.get("/jobs/{name}/schedule", summary="When a job is started", **_answers("Schedule"))
+def schedule(here: Here, name: Name) -> Any:
+    """Return the schedule of a job, its next run and the last ones; `schedule` is empty for a job without one."""
+    return _Json(here.schedule(name) or NO_SCHEDULE)
+
+
+@router.get("/jobs/{name}/notices", summary="Notices that were not delivered", **_answers("Notice", is_list=True))
+def notices(here: Here, name: Name) -> Any:
+    """List the notices of ended runs that the command or the webhook of the console has not taken."""
+    return _Json([] if here.keeper is None else here.keeper.notices(name))
+
+
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
 def why(here: Here, name: Name, url: Annotated[str, Query(min_length=1)]) -> Any:
     """Explain the state of a URL, as `anabranch why` does."""
@@ -526,7 +551,10 @@ metrics_router = APIRouter(route_class=_TokenRoute)
 )
 def metrics(here: Here) -> Any:
     """For Prometheus. All jobs are asked at the same time; of one that does not answer `anabranch_up` is 0."""
-    return Response(exposition(here.jobs.all_metrics()), media_type=CONTENT_TYPE)
+    found = here.jobs.all_metrics()
+    kept = {} if here.keeper is None else here.keeper.numbers(found)
+    numbers = {name: one and {**one, **kept.get(name, {})} for name, one in found.items()}
+    return Response(exposition(numbers), media_type=CONTENT_TYPE)
 
 
 # What the routes share

@@ -318,6 +318,10 @@ class ConsoleJobs:
                 raise JobInUse(directory, status["pid"], "it is crawled already")
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], job)
 
+    def folders(self) -> list[Path]:
+        """The folders of the jobs; none of a job in a database."""
+        return self._folders()
+
     def start_scheduled(self, directory: Path, options: Sequence[str], lock: int) -> None:
         """Start a process that crawls the job of a folder, and holds the lock of its scheduled runs until it ends."""
         with self._turns[directory.resolve().name]:

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from signal import SIGTERM, default_int_handler, signal
 from socket import AF_INET, AF_INET6, create_server, socket
-from time import monotonic
+from time import monotonic, time
 
 import uvicorn
 from fastapi import FastAPI
@@ -31,11 +31,14 @@ from anabranch.crawler.console.guard import (
     remote_address,
 )
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.console.outbox import KnownEnds, Outbox, take_outbox
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
+from anabranch.crawler.console.timekeeper import Timekeeper
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.fetch.addresses import parse_address
+from anabranch.crawler.operate import NoticeTargets
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
 #: Fetches, streams and other requests under way are given this long when the console ends.
@@ -62,6 +65,7 @@ class ConsoleOptions:
     tls: tuple[Path, Path] | None = None  #: certificate and key, as PEM files
     base_path: str = ""  #: the path of the console behind a reverse proxy, as in /crawls
     run_code: bool = False  #: the crawls that it starts run user functions that only the jobs' own orders name
+    on_end: NoticeTargets | None = None  #: where notices of the ends of crawls go
 
 
 def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], None]) -> None:
@@ -69,7 +73,8 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
     address, port = checked_address(options)
     folder = (options.state or default_folder(os.environ)).absolute()
     jobs = ConsoleJobs(options.place, run_code=options.run_code)
-    console = Console(jobs, WatchedJobs(jobs), Access(folder), AuditLog(folder))
+    access, keeper = Access(folder), _timekeeper(options, jobs, folder)
+    console = Console(jobs, WatchedJobs(jobs), access, AuditLog(folder), keeper)
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
@@ -85,11 +90,24 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
         config = _config(options, pages, address, port)
         scheme = "http" if options.tls is None else "https"
         here = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}{options.base_path}"
-        with _listener(options, address, port) as listener, suppress(KeyboardInterrupt):
+        with _listener(options, address, port) as listener, keeper, suppress(KeyboardInterrupt):
             notify(f"open {here}/login?token={sessions.start_token}" if is_ours else f"open {here}/ and log in")
             notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
             signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
             asyncio.run(uvicorn.Server(config).serve([listener]))
+
+
+def _timekeeper(options: ConsoleOptions, jobs: ConsoleJobs, folder: Path) -> Timekeeper:
+    """What starts jobs that are due, and notices ends. Raises: UsageError, StorageError."""
+    if options.on_end is None:
+        return Timekeeper(jobs, Outbox(folder, NoticeTargets()), None)
+    if jobs.folder is None:
+        raise UsageError(
+            "--on-end-command, --on-end-webhook: a console of a database does not see its runs end; give these options to "
+            "`anabranch crawl --store`"
+        )
+    take_outbox(folder)  # until the process ends
+    return Timekeeper(jobs, Outbox(folder, options.on_end), KnownEnds(folder, time()))
 
 
 class _HurriedProtocol(H11Protocol):

@@ -30,6 +30,7 @@ from anabranch.frontier.jobfolder import STATE
 MOST_RUNS = 100
 #: The fact that has the schedule by which runs are due, and since when.
 _SCHEDULE = "schedule"
+_FACT = "SELECT value FROM job_fact WHERE name = 'schedule'"
 _LAST_FIRST = "SELECT due_s, at_s, who, outcome, words, missed, before_s FROM job_run ORDER BY due_s DESC"
 _INSERT = (
     "INSERT INTO job_run VALUES (:due_s, :at_s, :who, :outcome, :words, :missed, :before_s) ON CONFLICT (due_s) DO "
@@ -133,21 +134,33 @@ class KeptRuns(NamedTuple):
 
 
 def kept_runs(directory: Path) -> KeptRuns:
-    """Read the runs of a job; changes nothing, and takes no lock. Raises: StoreUnavailable while another process writes."""
+    """Read the runs of a job; changes nothing. It waits while another process writes. Raises: StoreUnavailable."""
     file = directory / STATE / JOB_FILE
     if not file.is_file():
         return KeptRuns()
     try:
-        facts = closed_rows(file, "SELECT value FROM job_fact WHERE name = 'schedule'")
-        runs = tuple(map(_run, closed_rows(file, _LAST_FIRST))) if facts else ()
+        try:
+            facts, rows = closed_rows(file, _FACT), closed_rows(file, _LAST_FIRST)
+        except StoreUnavailable as error:
+            if _has_no_table(error):
+                raise
+            with JobDatabase(file, is_sole=True) as database:
+                facts, rows = database.do(
+                    lambda connection: ([*fetch(connection, _FACT)], [*fetch(connection, _LAST_FIRST)])
+                )
     except StoreUnavailable as error:
-        if "no such table" in str(error.__cause__):
+        if _has_no_table(error):
             return KeptRuns()
         raise
     if not facts:
         return KeptRuns()
     text, zone, since_s = json.loads(facts[0][0])
+    runs = tuple(map(_run, rows))
     return KeptRuns(JobSchedule(text, zone), max([since_s, *(run.due_s for run in runs[:1])]), runs)
+
+
+def _has_no_table(error: StoreUnavailable) -> bool:
+    return "no such table" in str(error.__cause__)
 
 
 def take_schedule_lock(directory: Path) -> int | None:

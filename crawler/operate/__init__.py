@@ -5,6 +5,7 @@
     databasejob a job of several workers: reads and writes its rows
     listing     the jobs of a folder or a database, a row of facts for each
     due         starts the jobs that are due by their schedules
+    notices     tells a command or a webhook of the end of a run
     contract    the methods, `retry` in as many calls as it takes, and its result in words
 
 The command line (`cli`) and the console (`console`) show what these methods return. A client finds here all that it needs of a
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from anabranch.crawler.operate.contract import retried_facts as retried_facts
     from anabranch.crawler.operate.contract import retried_lines as retried_lines
     from anabranch.crawler.operate.contract import skipped_line as skipped_line
+    from anabranch.crawler.operate.due import Schedules as Schedules
+    from anabranch.crawler.operate.due import schedule_facts as schedule_facts
+    from anabranch.crawler.operate.due import start_due as start_due
     from anabranch.crawler.operate.finding import operated as operated
     from anabranch.crawler.operate.finding import operated_folder as operated_folder
     from anabranch.crawler.operate.listing import NOT_BEGUN as NOT_BEGUN
@@ -30,6 +34,12 @@ if TYPE_CHECKING:
     from anabranch.crawler.operate.listing import job_folders as job_folders
     from anabranch.crawler.operate.listing import listed as listed
     from anabranch.crawler.operate.listing import row_of as row_of
+    from anabranch.crawler.operate.notices import Notice as Notice
+    from anabranch.crawler.operate.notices import NoticeTargets as NoticeTargets
+    from anabranch.crawler.operate.notices import Undelivered as Undelivered
+    from anabranch.crawler.operate.notices import deliver as deliver
+    from anabranch.crawler.operate.notices import ended_run as ended_run
+    from anabranch.crawler.operate.notices import notice_of as notice_of
     from anabranch.crawler.report.jobstatus import STOPPED as STOPPED
     from anabranch.crawler.report.jobstatus import UNKNOWN as UNKNOWN
     from anabranch.crawler.run.run_state import Phase as Phase
@@ -46,8 +56,10 @@ if TYPE_CHECKING:
 #: Names by module. They are imported at their first use: who wants a word does not wait for SQLAlchemy.
 _NAMES = {
     "crawler.operate.contract": "OperatedJob VerbAnswer has_failed retried_facts retried_lines skipped_line",
+    "crawler.operate.due": "Schedules schedule_facts start_due",
     "crawler.operate.finding": "operated operated_folder",
     "crawler.operate.listing": "NOT_BEGUN NOT_RUNNING job_folders listed row_of",
+    "crawler.operate.notices": "Notice NoticeTargets Undelivered deliver ended_run notice_of",
     "crawler.run.run_state": "Phase",
     "crawler.report.jobstatus": "STOPPED UNKNOWN",
     "crawler.run.verbs": "Facts JobIsRunning",

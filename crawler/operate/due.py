@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.crawler.job.folder import refuse_moved, who_holds
+from anabranch.crawler.job.orderfile import CHANGES_FILE
 from anabranch.crawler.job.scheduledruns import (
     KeptRuns,
     RunOutcome,
@@ -23,7 +24,7 @@ from anabranch.crawler.job.scheduledruns import (
     opened_runs,
     take_schedule_lock,
 )
-from anabranch.crawler.job.state import RunRecord, is_finished, run_record
+from anabranch.crawler.job.state import JOB_FILE, RunRecord, is_finished, run_record
 from anabranch.crawler.job.workerfolders import last_order, shared_file
 from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.order.schedule import Due, JobSchedule
@@ -32,7 +33,7 @@ from anabranch.crawler.outcomes.endings import OF_ROUNDS
 from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
 from anabranch.crawler.run.control import has_crawl
 from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.jobfolder import STATE, is_embedded
+from anabranch.frontier.jobfolder import ORDER_FILE, STATE, is_embedded
 
 #: Has a process crawl the job of a folder, with these options of `anabranch crawl`; it inherits the descriptor. Returns when it
 #: crawls, or has ended in order. Raises: CrawlerError with what it said.
@@ -74,6 +75,33 @@ def scheduled(directory: Path) -> Scheduled | None:
     refuse_moved(directory)
     job = operated_folder(directory).order().job
     return None if job.when is None else Scheduled(job, job.when, kept_runs(directory))
+
+
+class Schedules:
+    """The schedules of jobs, read again when a file of the job has changed. Cost of a look: three calls of `stat`."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path, tuple[object, Scheduled | None]] = {}
+
+    def of(self, directory: Path) -> Scheduled | None:
+        """The schedule of a job. Raises: as `scheduled`."""
+        stamp = _stamp(directory)
+        if directory not in self._found or self._found[directory][0] != stamp:
+            self._found[directory] = (stamp, scheduled(directory))
+        return self._found[directory][1]
+
+
+def _stamp(directory: Path) -> object:
+    """Differs when the job's order or its runs may have changed; always where several processes have the order in rows."""
+    files = (directory / ORDER_FILE, directory / STATE / JOB_FILE, directory / STATE / CHANGES_FILE)
+    stamp: list[object] = [object()] if shared_file(directory) is not None else []
+    for file in files:
+        try:
+            found = file.stat()
+            stamp.append((found.st_mtime_ns, found.st_size, found.st_ino))
+        except FileNotFoundError:
+            stamp.append(None)
+    return stamp
 
 
 def start_due(directory: Path, now_s: float, start: StartCrawl, who: str) -> ScheduledRun | None:

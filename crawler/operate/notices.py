@@ -22,16 +22,20 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from hashlib import sha256
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.fetch.addresses import ip_literal, is_public
+from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.job.state import run_record
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError, storage_errors
 from anabranch.crawler.run.verbs import Facts
 from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.jobfolder import STATE
 
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.fetcher import Fetcher
@@ -113,6 +117,20 @@ def _secret(text: str, name: str) -> bytes:
             f"--on-end-webhook: the secret in {name} is shorter than {_LEAST_SECRET_BYTES} bytes; {advice}"
         )
     return secret
+
+
+class RunEnd(NamedTuple):
+    """The end of a job's last run."""
+
+    began_s: float  #: epoch seconds
+    ended_s: float  #: of a killed run: when it began
+
+
+def ended_run(directory: Path) -> RunEnd | None:
+    """The end of a job's last run; None without one, or while a process holds the job. Raises: StorageError."""
+    with storage_errors(directory):
+        record = None if who_holds(directory)[0] else run_record(directory / STATE)
+    return None if record is None else RunEnd(record.began_s, record.ended_s or record.began_s)
 
 
 def notice_of(place: str, began_s: float, facts: Facts, now_s: float) -> Notice:

@@ -24,6 +24,9 @@ PHASE, BUILD, UP = "anabranch_phase", "anabranch_build_info", "anabranch_up"
 #: What a job is, what is wanted of it, and why its last run ended and when: see `status --json`.
 STATE, DESIRED = "anabranch_job_state", "anabranch_job_desired_state"
 ENDED, ENDED_S = "anabranch_job_ended", "anabranch_job_ended_seconds"
+#: Of the schedule of a job, and of notices of its ends; a console alone has them.
+NEXT_RUN, MISSED_RUNS = "anabranch_job_next_run_seconds", "anabranch_job_missed_runs"
+UNDELIVERED = "anabranch_job_undelivered_notices"
 STATES = (*PHASES, "stopped", "finished", "killed", "failed", "unknown")
 DESIRED_STATES = ("stopped", "finished", "run")
 ENDINGS = (*(ending.name.lower() for ending in WhyEnded), "failed", "killed")
@@ -57,6 +60,11 @@ METRICS: Mapping[str, Metric] = {
     DESIRED: Metric("1 for what is wanted of the job: run, stopped or finished; else 0.", "state"),
     ENDED: Metric("1 for why its last run ended, else 0; all 0 while one runs. killed: without a word.", "why"),
     ENDED_S: Metric("When its last run ended, in epoch seconds; 0 while one runs.", join=max),
+    NEXT_RUN: Metric(
+        "When the job is due by its schedule, in epoch seconds; it has passed if the job is due now.", join=min
+    ),
+    MISSED_RUNS: Metric("Times of its schedule at which nothing was there to start the job, among its last 100 runs."),
+    UNDELIVERED: Metric("Notices of its ends that were tried in vain, and wait or were given up."),
     "anabranch_processes": Metric("Processes that crawl."),
     "anabranch_workers": Metric("Largest number of fetches at once."),
     "anabranch_workers_active": Metric("Workers that hold a URL."),

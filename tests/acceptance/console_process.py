@@ -62,13 +62,18 @@ async def token_of(folder: Path, name: str, *options: str) -> str:
 
 @asynccontextmanager
 async def running_console(
-    folder: Path, place: str = "jobs", token: str = "", program: Sequence[str] = ("-m", "anabranch"), **variables: str
+    folder: Path,
+    place: str = "jobs",
+    token: str = "",
+    program: Sequence[str] = ("-m", "anabranch"),
+    more: Sequence[str] = (),
+    **variables: str,
 ) -> AsyncIterator[RunningConsole]:
-    """A console in a folder with `jobs`, until the block ends. Without a token one is made."""
+    """A console in a folder with `jobs`, until the block ends. Without a token one is made; `more` are options."""
     (folder / "jobs").mkdir(exist_ok=True)
     token = token or Access(folder / "state").make("operator", ConsoleRole.OPERATOR)
     port = free_port()
-    options = ("console", place, "--listen", f"127.0.0.1:{port}", "--state", str(folder / "state"))
+    options = ("console", place, "--listen", f"127.0.0.1:{port}", "--state", str(folder / "state"), *more)
     process = await forkserver.start([*program, *options], cwd=folder, env=environment(**variables))
     console = RunningConsole(process, port, token)
     try:

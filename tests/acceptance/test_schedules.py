@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import anabranch, environment, write_order
+from tests.acceptance.console_process import running_console
+from tests.facts_schema import checked
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
@@ -107,3 +110,42 @@ async def test_a_job_that_cannot_be_started_is_said(tmp_path, web) -> None:
     assert "jobs/news: " in done.err
     assert "[crawl] workers must be" in done.err
     assert done.err.endswith("1 job could not be started, or not be read; the lines above say why\n")
+
+
+async def until_run(console, job: str) -> dict[str, object]:
+    """The last run of a job, when there is one that was started."""
+    while True:
+        facts = checked(await console.get(f"jobs/{job}/schedule"), "Schedule")
+        if facts["runs"] and facts["runs"][0]["outcome"] != "starting":
+            return facts
+        await asyncio.sleep(0.05)
+
+
+async def test_a_console_starts_what_is_due_and_shows_it(tmp_path, web) -> None:
+    """Also what was due before it was there; `run-due` then finds nothing to do."""
+    job = await due_job(tmp_path, web)
+    async with running_console(tmp_path) as console:
+        facts = await until_run(console, "news")
+        assert (facts["missed"], facts["runs"][0]["outcome"]) == (1, "started")
+        assert facts["next_s"] > facts["runs"][0]["due_s"]
+        assert (await anabranch("run-due", cwd=tmp_path)).out == ""
+        numbers = (await console.client.get("/metrics")).text
+        assert 'anabranch_job_missed_runs{job="news"} 1.0' in numbers
+        (next_s,) = re.findall(r'anabranch_job_next_run_seconds{job="news"} (\S+)', numbers)
+        assert float(next_s) == facts["next_s"]
+        await console.until("news", "stopped")
+    assert rounds(job) == 2
+
+
+async def test_a_schedule_that_is_changed_in_the_console_counts_at_once(tmp_path, web) -> None:
+    """The API takes the keys of the schedule, and none that says what runs at the end."""
+    write_order(tmp_path, web.hosts)
+    async with running_console(tmp_path) as console:
+        asked = {"name": "olds", "seeds": ["http://a.test/"], "order": '[job]\nschedule = "every 1h"\n'}
+        await console.post("jobs", asked, code=201)
+        while (await console.get("jobs/olds/schedule"))["next_s"] is None:
+            await asyncio.sleep(0.05)
+        refused = await console.post("jobs", {**asked, "name": "b", "order": "[job]\non_end_command = 'x'"}, code=400)
+        assert "is no part of an order: give --on-end-command to" in refused["error"]
+        await console.post("jobs/olds/order", {"job.schedule": ""}, method="PATCH")
+        assert (await console.get("jobs/olds/schedule"))["schedule"] == ""

@@ -16,6 +16,7 @@ from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import seeds_note
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
 from anabranch.crawler.console.pages.hosts import FETCHED, fetched_row
+from anabranch.crawler.console.pages.schedule import ScheduleSection
 from anabranch.crawler.console.pages.shell import (
     PHASES,
     Column,
@@ -118,6 +119,7 @@ class _Overview:
             self._classes = chart(
                 "Answers by class, this run", list(_CLASSES), colours=list(_CLASSES.values()), is_area=True
             )
+        ScheduleSection(self._view, self._name).make()
         heading("Busiest hosts")
         self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
         heading("Latest troubles")

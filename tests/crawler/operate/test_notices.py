@@ -86,7 +86,7 @@ def test_another_answer_than_2xx_is_none(answer, words) -> None:
 def test_a_webhook_that_hangs_has_a_time_out(monkeypatch) -> None:
     """Of the whole exchange."""
     monkeypatch.setattr(notices, "WEBHOOK_S", 0.2)
-    with receiving(HANGS) as receiver, pytest.raises(Undelivered, match="127.0.0.1: "):
+    with receiving(HANGS) as receiver, pytest.raises(Undelivered, match=r"127\.0\.0\.1: "):
         deliver(NOTICE, WEBHOOK, targets(receiver.address()), 0.0)
 
 
