@@ -54,7 +54,7 @@ def take_outbox(folder: Path) -> int:
             ) from held
 
 
-class Outbox:
+class NoticeOutbox:
     """The notices of one console. Its methods may be called by any thread. Raises: StorageError."""
 
     def __init__(self, folder: Path, targets: NoticeTargets) -> None:

@@ -31,7 +31,7 @@ from anabranch.crawler.console.guard import (
     remote_address,
 )
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.console.outbox import KnownEnds, Outbox, take_outbox
+from anabranch.crawler.console.outbox import KnownEnds, NoticeOutbox, take_outbox
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
@@ -100,14 +100,14 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
 def _timekeeper(options: ConsoleOptions, jobs: ConsoleJobs, folder: Path) -> Timekeeper:
     """What starts jobs that are due, and notices ends. Raises: UsageError, StorageError."""
     if options.on_end is None:
-        return Timekeeper(jobs, Outbox(folder, NoticeTargets()), None)
+        return Timekeeper(jobs, NoticeOutbox(folder, NoticeTargets()), None)
     if jobs.folder is None:
         raise UsageError(
             "--on-end-command, --on-end-webhook: a console of a database does not see its runs end; give these options to "
             "`anabranch crawl --store`"
         )
     take_outbox(folder)  # until the process ends
-    return Timekeeper(jobs, Outbox(folder, options.on_end), KnownEnds(folder, time()))
+    return Timekeeper(jobs, NoticeOutbox(folder, options.on_end), KnownEnds(folder, time()))
 
 
 class _HurriedProtocol(H11Protocol):

@@ -1,7 +1,7 @@
 """Starts the jobs of a console that are due, and has the ends of runs delivered, whoever started these.
 
     look ─┬─ due by its schedule ──▶ start, in a thread of its own
-          └─ a run has ended ──────▶ Outbox ──▶ the thread that delivers
+          └─ a run has ended ──────▶ NoticeOutbox ──▶ the thread that delivers
 
 It sleeps until a job is due. The end of a crawl, whose lock a thread waits for, and changes by the console wake it earlier.
 Other processes change orders and start crawls without a word, so it looks at the times of the jobs' files once a minute.
@@ -20,7 +20,7 @@ from typing import Self
 import structlog
 
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.console.outbox import KnownEnds, Outbox
+from anabranch.crawler.console.outbox import KnownEnds, NoticeOutbox
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.operate import Facts, FrontierError, Schedules, ended_run, notice_of, schedule_facts, start_due
 from anabranch.crawler.outcomes.errors import CrawlerError
@@ -40,7 +40,7 @@ class Timekeeper:
     """Works from entry to exit, in threads of its own. Its other methods may be called by any thread."""
 
     def __init__(
-        self, jobs: ConsoleJobs, outbox: Outbox, known: KnownEnds | None, clock: Callable[[], float] = time.time
+        self, jobs: ConsoleJobs, outbox: NoticeOutbox, known: KnownEnds | None, clock: Callable[[], float] = time.time
     ) -> None:
         """`known` None: no ends are noticed here."""
         self._jobs, self._outbox, self._known, self._clock = jobs, outbox, known, clock

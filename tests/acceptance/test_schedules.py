@@ -3,15 +3,17 @@
 import asyncio
 import json
 import re
+import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import anabranch, environment, write_order
+from tests.acceptance.command import REPOSITORY, anabranch, environment, write_order
 from tests.acceptance.console_process import running_console
 from tests.facts_schema import checked
 from tests.patience import HANG_S
@@ -149,3 +151,29 @@ async def test_a_schedule_that_is_changed_in_the_console_counts_at_once(tmp_path
         assert "is no part of an order: give --on-end-command to" in refused["error"]
         await console.post("jobs/olds/order", {"job.schedule": ""}, method="PATCH")
         assert (await console.get("jobs/olds/schedule"))["schedule"] == ""
+
+
+def test_the_examples_of_cron_and_systemd_are_sound(tmp_path) -> None:
+    """Systemd finds nothing wrong, and both run the command; its crawls outlive the unit."""
+    folder = REPOSITORY / "conf" / "schedule"
+    service, timer, cron = (
+        (folder / name).read_text()
+        for name in ("anabranch-run-due.service", "anabranch-run-due.timer", "anabranch.cron")
+    )
+    (command,) = re.findall(r"^ExecStart=(.*)$", service, re.MULTILINE)
+    assert command == "/opt/anabranch/bin/anabranch run-due jobs"
+    assert "\nKillMode=process\n" in service
+    (line,) = [line for line in cron.splitlines() if not line.startswith("#")]
+    assert line == f"* * * * *  anabranch  cd /var/lib/anabranch && {command}"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    program = shutil.which("true")
+    assert program is not None
+    service = service.replace("/opt/anabranch/bin/anabranch", program).replace("User=anabranch", "User=root")
+    (tmp_path / "anabranch-run-due.service").write_text(service)
+    (tmp_path / "anabranch-run-due.timer").write_text(timer)
+    for file in (tmp_path / "anabranch-run-due.timer", tmp_path / "anabranch-run-due.service"):
+        verified = subprocess.run(
+            ["systemd-analyze", "verify", file], check=False, capture_output=True, text=True, timeout=HANG_S
+        )
+        assert (verified.returncode, verified.stderr) == (0, "")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from anabranch.crawler.console import outbox as outbox_module
-from anabranch.crawler.console.outbox import WAITS_S, KnownEnds, Outbox, take_outbox
+from anabranch.crawler.console.outbox import WAITS_S, KnownEnds, NoticeOutbox, take_outbox
 from anabranch.crawler.operate import NoticeTargets, Undelivered, notice_of
 from anabranch.crawler.outcomes.errors import UsageError
 
@@ -34,7 +34,7 @@ def taken(monkeypatch):
 def test_a_notice_goes_to_each_target_once(tmp_path, taken) -> None:
     """However often it is added; then nothing is left of it."""
     made, _ = taken
-    box = Outbox(tmp_path, BOTH)
+    box = NoticeOutbox(tmp_path, BOTH)
     box.add(notice())
     box.add(notice())
     assert box.deliver_due(2e9) is None
@@ -48,10 +48,10 @@ def test_a_failure_is_tried_at_growing_distances_and_then_given_up(tmp_path, tak
     """Also by a console that was started meanwhile; what was given up stays to be seen."""
     made, refusing = taken
     refusing.add("webhook")
-    Outbox(tmp_path, BOTH).add(notice())
+    NoticeOutbox(tmp_path, BOTH).add(notice())
     now_s = 2e9
     for number, wait_s in enumerate(WAITS_S, start=1):
-        box = Outbox(tmp_path, BOTH)
+        box = NoticeOutbox(tmp_path, BOTH)
         assert box.deliver_due(now_s) == now_s + wait_s
         assert box.deliver_due(now_s + wait_s - 1) == now_s + wait_s
         (facts,) = box.facts("news")
@@ -59,7 +59,7 @@ def test_a_failure_is_tried_at_growing_distances_and_then_given_up(tmp_path, tak
         now_s += wait_s
     assert box.deliver_due(now_s) is None
     assert [kind for _, kind in made] == ["command", *["webhook"] * (len(WAITS_S) + 1)]
-    (facts,) = Outbox(tmp_path, BOTH).facts("news")
+    (facts,) = NoticeOutbox(tmp_path, BOTH).facts("news")
     assert facts["next_s"] is None
     assert list(box.failed()) == ["news"]
     assert list(WAITS_S) == sorted(WAITS_S)
@@ -71,7 +71,7 @@ def test_the_number_of_notices_is_bounded(tmp_path, taken, monkeypatch) -> None:
     monkeypatch.setattr(outbox_module, "WAITS_S", ())
     _, refusing = taken
     refusing.add("webhook")
-    box = Outbox(tmp_path, NoticeTargets(webhook="https://x.test/"))
+    box = NoticeOutbox(tmp_path, NoticeTargets(webhook="https://x.test/"))
     box.add(notice("given-up", 3e9))
     box.deliver_due(4e9)
     for number, job in enumerate("abcd"):
@@ -84,24 +84,24 @@ def test_the_number_of_notices_is_bounded(tmp_path, taken, monkeypatch) -> None:
 def test_a_damaged_notice_is_left_out(tmp_path, taken) -> None:
     """The others are delivered."""
     made, _ = taken
-    box = Outbox(tmp_path, NoticeTargets(("true",)))
+    box = NoticeOutbox(tmp_path, NoticeTargets(("true",)))
     box.add(notice("a"))
     box.add(notice("b"))
     (file,) = (tmp_path / "notices").glob(f"{notice('a').id}.*")
     file.write_bytes(file.read_bytes()[:-5])
-    Outbox(tmp_path, NoticeTargets(("true",))).deliver_due(2e9)
+    NoticeOutbox(tmp_path, NoticeTargets(("true",))).deliver_due(2e9)
     assert made == [("b", "command")]
 
 
 def test_only_the_owner_reads_what_is_kept(tmp_path) -> None:
     """The facts of a job are not for all."""
-    Outbox(tmp_path, BOTH).add(notice())
+    NoticeOutbox(tmp_path, BOTH).add(notice())
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "notices", *(tmp_path / "notices").iterdir())} == {0}
 
 
 def test_ends_of_before_are_no_news_and_each_is_told_once(tmp_path) -> None:
     """Of jobs that were there before; a job that is new and has ended meanwhile is news. A restart changes nothing."""
-    Outbox(tmp_path, BOTH)
+    NoticeOutbox(tmp_path, BOTH)
     known = KnownEnds(tmp_path, 100.0)
     assert not known.is_news("/old", 10.0, 20.0)
     assert known.is_news("/new", 101.0, 102.0)
@@ -123,6 +123,6 @@ def test_one_console_of_a_folder_delivers(tmp_path) -> None:
 
 def test_the_body_is_kept_as_it_was_made(tmp_path) -> None:
     """A later run changes nothing of it."""
-    Outbox(tmp_path, BOTH).add(notice())
-    again = Outbox(tmp_path, BOTH)
+    NoticeOutbox(tmp_path, BOTH).add(notice())
+    again = NoticeOutbox(tmp_path, BOTH)
     assert {json.loads(one.notice.body)["data"]["job"] for one in again._kept.values()} == {"news"}

@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.console.outbox import KnownEnds, Outbox
+from anabranch.crawler.console.outbox import KnownEnds, NoticeOutbox
 from anabranch.crawler.console.timekeeper import Timekeeper
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.scheduledruns import opened_runs
@@ -39,7 +39,7 @@ def test_what_is_due_is_started_and_a_job_that_cannot_be_read_holds_up_no_other(
     (bad / "order.toml").write_text("[job]\nschedule = 'nonsense'\n")
     with opened_runs(made_job(tmp_path, "news", "every 1h")) as runs:
         runs.handled_until(HOURLY, 1e9)
-    jobs, box = ConsoleJobs(str(tmp_path)), Outbox(tmp_path, NoticeTargets())
+    jobs, box = ConsoleJobs(str(tmp_path)), NoticeOutbox(tmp_path, NoticeTargets())
     with Timekeeper(jobs, box, None) as keeper:
         assert started.get(timeout=HANG_S) == "news"
         keeper.wake()
@@ -50,8 +50,8 @@ def test_the_end_of_a_run_is_noticed_when_its_process_lets_go(tmp_path, monkeypa
     """And told once; one that ended before is no news."""
     old, news = made_job(tmp_path, "old", ""), made_job(tmp_path, "news", "")
     keep_record(old / "state", RunRecord(1e9, ended_s=1e9 + 1, why="finished"))
-    box, told = Outbox(tmp_path, NoticeTargets(("true",))), SimpleQueue()
-    monkeypatch.setattr(Outbox, "add", lambda _, notice: told.put(notice.job))
+    box, told = NoticeOutbox(tmp_path, NoticeTargets(("true",))), SimpleQueue()
+    monkeypatch.setattr(NoticeOutbox, "add", lambda _, notice: told.put(notice.job))
     monkeypatch.setattr(ConsoleJobs, "job", lambda _, name: _Left(name))
     with closing(JobFolder.open(news)):
         keep_record(news / "state", RunRecord(3e9))
@@ -78,7 +78,7 @@ def test_the_numbers_of_a_job_are_those_of_its_schedule(tmp_path) -> None:
     with opened_runs(made_job(tmp_path, "news", "every 1h")) as runs:
         runs.handled_until(HOURLY, 1e9)
     made_job(tmp_path, "plain", "")
-    keeper = Timekeeper(ConsoleJobs(str(tmp_path)), Outbox(tmp_path, NoticeTargets()), None, lambda: 1e9 + 60)
+    keeper = Timekeeper(ConsoleJobs(str(tmp_path)), NoticeOutbox(tmp_path, NoticeTargets()), None, lambda: 1e9 + 60)
     assert keeper.numbers({"news": None, "plain": None}) == {
         "news": {
             "anabranch_job_undelivered_notices": 0,
