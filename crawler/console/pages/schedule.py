@@ -37,6 +37,7 @@ class ScheduleSection:
             heading("Schedule")
             self._line = ui.label().classes("figure")
             self._runs = table(_RUNS, "id", "Scheduled runs").props("hide-pagination")
+            self._caption = ui.label("Notices of ends that were not delivered").classes("soft")
             self._notices = table(_NOTICES, "id", "Notices that were not delivered").props("hide-pagination")
         self._section.visible = False
         every(_EVERY_S, self._redraw)
@@ -56,7 +57,7 @@ class ScheduleSection:
         self._runs.rows = [] if facts is None else [run_row(run, now_s) for run in facts["runs"]]
         self._runs.visible = bool(self._runs.rows)
         self._notices.rows = [notice_row(one, now_s) for one in notices]
-        self._notices.visible = bool(notices)
+        self._caption.visible = self._notices.visible = bool(notices)
 
 
 def schedule_line(facts: Facts, now_s: float) -> str:
