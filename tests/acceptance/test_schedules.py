@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.crawler.job.scheduledruns import take_schedule_lock
 from tests.acceptance.command import REPOSITORY, anabranch, environment, write_order
 from tests.acceptance.console_process import running_console
 from tests.facts_schema import checked
@@ -87,6 +89,7 @@ async def test_two_that_look_at_once_start_a_run_once(tmp_path, web) -> None:
 async def test_a_starter_that_is_killed_loses_no_run_and_starts_none_twice(tmp_path, web, when) -> None:
     """Killed before the start, the next look starts the run; killed after it, it does not."""
     job = await due_job(tmp_path, web)
+    web.delay_s = 1000.0  # its crawl waits for an answer
     starter = await asyncio.create_subprocess_exec(
         sys.executable, "-c", KILLED_STARTER, job, when, env=environment(), cwd=tmp_path
     )
@@ -98,7 +101,11 @@ async def test_a_starter_that_is_killed_loses_no_run_and_starts_none_twice(tmp_p
         assert (await anabranch("run-due", cwd=tmp_path)).out == ""
     (run,) = await runs_of(tmp_path)
     assert run["outcome"] == "started"
-    await anabranch("stop", "news", "--wait", cwd=tmp_path)
+    assert take_schedule_lock(job) is None  # the crawl has it
+    await anabranch("stop", "news", "--now", "--wait", cwd=tmp_path)
+    lock = take_schedule_lock(job)
+    assert lock is not None
+    os.close(lock)
     assert rounds(job) == 2
 
 

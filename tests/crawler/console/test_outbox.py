@@ -44,6 +44,17 @@ def test_a_notice_goes_to_each_target_once(tmp_path, taken) -> None:
     assert len(made) == 2
 
 
+def test_a_notice_that_is_added_again_keeps_its_tries(tmp_path, taken) -> None:
+    """A console that was killed before it noted the end adds it again."""
+    _, refusing = taken
+    refusing.add("command")
+    box = NoticeOutbox(tmp_path, NoticeTargets(("true",)))
+    box.add(notice())
+    box.deliver_due(2e9)
+    box.add(notice())
+    assert [one["tries"] for one in box.facts("news")] == [1]
+
+
 def test_a_failure_is_tried_at_growing_distances_and_then_given_up(tmp_path, taken) -> None:
     """Also by a console that was started meanwhile; what was given up stays to be seen."""
     made, refusing = taken

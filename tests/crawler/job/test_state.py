@@ -61,7 +61,7 @@ def test_a_job_that_begins_anew_has_no_mark(tmp_path: Path, how: str) -> None:
     assert not is_finished(job.state)
 
 
-LASTING = {"job.db", "payloads.sqlite", "payloads.sqlite-wal", "accounts.sqlite", "sinks.json"}
+LASTING = {"job.db", "schedule.lock", "payloads.sqlite", "payloads.sqlite-wal", "accounts.sqlite", "sinks.json"}
 
 
 @pytest.fixture
