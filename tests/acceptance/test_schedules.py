@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.job.scheduledruns import take_schedule_lock
+from anabranch.dedup.files.durable import descriptor
+from anabranch.dedup.files.locks import wait_lock
 from tests.acceptance.command import REPOSITORY, anabranch, environment, write_order
 from tests.acceptance.console_process import running_console
 from tests.facts_schema import checked
@@ -103,9 +105,8 @@ async def test_a_starter_that_is_killed_loses_no_run_and_starts_none_twice(tmp_p
     assert run["outcome"] == "started"
     assert take_schedule_lock(job) is None  # the crawl has it
     await anabranch("stop", "news", "--now", "--wait", cwd=tmp_path)
-    lock = take_schedule_lock(job)
-    assert lock is not None
-    os.close(lock)
+    with descriptor(job / "state" / "schedule.lock", os.O_RDONLY) as lock:
+        await asyncio.wait_for(asyncio.to_thread(wait_lock, lock), HANG_S)  # until its process has gone
     assert rounds(job) == 2
 
 
