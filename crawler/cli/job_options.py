@@ -175,7 +175,7 @@ def set_(
     ],
     as_json: Json = False,
 ) -> None:
-    """Change limits, politeness or scope of a job, running or not; the job keeps the change."""
+    """Change limits, politeness, scope or schedule of a job, running or not; the job keeps the change."""
     from anabranch.crawler.cli.operate import run_set  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_set(job, settings, as_json=as_json))

@@ -14,13 +14,13 @@ from anabranch.crawler.outcomes.errors import UsageError
 
 #: Section -> keys that can change after a job has begun. Keys that shape queues, filter or files cannot.
 CHANGEABLE: Mapping[str, Sequence[str]] = {
-    "job": ("schedule", "schedule_zone", "schedule_starts"),
     "limits": tuple(KEYS["limits"]),
     "politeness": (
         "min_delay", "max_delay", "delay_factor", "max_connections",
         "group_min_delay", "group_max_delay", "group_delay_factor", "group_max_connections",
     ),
     "scope": tuple(key for key in KEYS["scope"] if key not in {"scope", "similar", "similar_expect", "rules"}),
+    "job": ("schedule", "schedule_zone", "schedule_starts"),
 }  # fmt: skip
 
 #: The same as `section.key`.
