@@ -55,7 +55,7 @@ def prose(clone: Path, page: Path) -> str:
 
 
 def linked(clone: Path, page: Path) -> Iterator[Path]:
-    """What this page links to, relative to the clone where it is inside."""
+    """The targets of this page's links, relative to the clone where it is inside."""
     for path in LINK.findall(prose(clone, page)):
         target = (clone / page.parent / path).resolve()
         yield target.relative_to(clone) if target.is_relative_to(clone) else target

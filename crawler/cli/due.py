@@ -88,7 +88,7 @@ def _folders(place: str) -> list[Path]:
 
 
 def run_line(run: ScheduledRun, now_s: float) -> str:
-    """What came of a run. Pure."""
+    """Say what came of a run. Pure."""
     words = {
         RunOutcome.STARTED: "started",
         RunOutcome.STARTING: "is being started",

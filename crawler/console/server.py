@@ -98,7 +98,7 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
 
 
 def _timekeeper(options: ConsoleOptions, jobs: ConsoleJobs, folder: Path) -> Timekeeper:
-    """What starts jobs that are due, and notices ends. Raises: UsageError, StorageError."""
+    """Open the part that starts jobs that are due and notices ends. Raises: UsageError, StorageError."""
     if options.on_end is None:
         return Timekeeper(jobs, NoticeOutbox(folder, NoticeTargets()), None)
     if jobs.folder is None:

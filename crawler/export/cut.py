@@ -1,4 +1,4 @@
-"""What counts of a job at one moment: the lines of its logs, and the records in its WARC files, also while it runs.
+"""Cuts a job at one moment: the lines of its logs, and the records in its WARC files, also while it runs.
 
 The journal records how far each file counts (`accounts.journal`), for all files of a worker at once. What is read here ends
 there, so a page that is exported has its records, and a record its page. Files only grow: what counted once stays as it is.
@@ -81,7 +81,7 @@ class CutWarc(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCut:
-    """What counts of a job at one moment. Reading raises StorageError."""
+    """The part of a job that counts at one moment. Reading raises StorageError."""
 
     directory: Path
     parts: Mapping[str, Sequence[Sequence[LogPart]]]  #: of the logs, by their names in the job

@@ -45,7 +45,7 @@ _PARTS: Final = ("E", "X", "P")
 
 
 class WaczFacts(NamedTuple):
-    """What is in a package."""
+    """The content of a package."""
 
     seeds: int  #: pages of seeds
     others: int  #: other pages

@@ -86,7 +86,7 @@ class GrantedBucket(Bucket):
         self._used = 0.0  #: tokens since the last look
 
     def ask(self, tokens: int, then: Callable[[], None]) -> None:
-        """As `Bucket.ask`; what is asked for counts for the next grant."""
+        """Ask like `Bucket.ask`; what is asked for counts for the next grant."""
         self._used += tokens
         super().ask(tokens, then)
 
@@ -141,7 +141,7 @@ class Bandwidth:
 
 
 class Meter:
-    """What one fetch may read. It waits for its portion of each bucket: of its host's, then of the job's."""
+    """The bytes that one fetch may read. It waits for its portion of each bucket: of its host's, then of the job's."""
 
     def __init__(self, buckets: list[Bucket]) -> None:
         self.waited_s = 0.0  #: since the fetch began

@@ -37,7 +37,7 @@ class CappedConnection(HttpConnection):
         super().data_received(data)
 
     def become_idle(self) -> None:
-        """As `HttpConnection.become_idle`; the meter is given up."""
+        """Give up the meter, then do as `HttpConnection.become_idle`."""
         self._meter = None
         super().become_idle()
         self._let_go()

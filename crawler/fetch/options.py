@@ -214,12 +214,7 @@ class Sites:
         for rule in rules:
             whole = SurtPrefix(rule.prefix.host, rule.prefix.with_subdomains)
             self._hosts.put(whole, (*(self._hosts.get(whole.host) or ()), rule))
-        for number, site in enumerate(sites, 1):
-            if site.login_page and self.of(site.login_page).login is None:
-                raise OrderError(
-                    f"[[site]] {number} login_page: {site.login_page} is outside its surt, so it would get no cookies; "
-                    "add its host to surt"
-                )
+        self._check_login_pages(sites)
 
     def of(self, url: str) -> SiteSettings:
         """The settings of an absolute URL."""
@@ -233,6 +228,15 @@ class Sites:
             if (port is None or found.name == f"{found.host}:{port}") and path_of(url).startswith(rule.prefix.path):
                 settings = _changed(settings, rule.changes)
         return settings
+
+    def _check_login_pages(self, sites: Iterable[SiteOptions]) -> None:
+        """Raises: OrderError for a login whose page is outside its own prefixes."""
+        for number, site in enumerate(sites, 1):
+            if site.login_page and self.of(site.login_page).login is None:
+                raise OrderError(
+                    f"[[site]] {number} login_page: {site.login_page} is outside its surt, so it would get no cookies; "
+                    "add its host to surt"
+                )
 
 
 def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSettings:

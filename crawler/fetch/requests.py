@@ -53,7 +53,7 @@ FORM_FIELDS: Mapping[str, str] = MappingProxyType({"Content-Type": FORM_TYPE})
 
 
 class FetchRequest(NamedTuple):
-    """What is asked for."""
+    """A request: its URL and how it is sent."""
 
     url: str  #: canonical
     settings: SiteSettings

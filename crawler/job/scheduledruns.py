@@ -43,7 +43,7 @@ _UPDATE = (
 
 
 class RunOutcome(StrEnum):
-    """What came of a run that was due."""
+    """The outcome of a run that was due."""
 
     STARTING = "starting"
     STARTED = "started"

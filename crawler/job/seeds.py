@@ -189,7 +189,7 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
 
 
 def _of_heritrix(text: str) -> str:
-    """What a line is that Heritrix's seed files and journals have, and where it goes here; empty for others."""
+    """Name a line of Heritrix's seed files and journals, and where it goes here; empty for other lines."""
     if text.startswith("+"):
         return "it is a directive of Heritrix for the scope; put its SURT prefix in accept of [scope]"
     if _JOURNAL.match(text):

@@ -135,7 +135,7 @@ def start_due(directory: Path, now_s: float, start: StartCrawl, who: str) -> Sch
 
 
 class _Moment(NamedTuple):
-    """What is known of a job while somebody looks whether it is due."""
+    """The facts of a job while somebody looks whether it is due."""
 
     now_s: float
     who: str

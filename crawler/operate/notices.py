@@ -58,7 +58,7 @@ class Undelivered(CrawlerError):
 
 
 class NoticeTargets(NamedTuple):
-    """Where notices go."""
+    """The targets of notices."""
 
     command: tuple[str, ...] = ()  #: a program and its arguments
     webhook: str = ""  #: URL

@@ -41,7 +41,7 @@ def group_of(politeness: PolitenessSection) -> Callable[[str], str | None] | Non
 
 @dataclass(slots=True)
 class _GroupUse:
-    """What a group has used."""
+    """The amounts that a group has used."""
 
     pages: int = 0
     bytes: int = 0

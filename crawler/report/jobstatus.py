@@ -283,7 +283,7 @@ def is_plain(directory: Path) -> bool:
 
 
 def _fetched_bytes(state: Path) -> int:
-    """What all runs have fetched; 0 if the accounts are missing or damaged, which a report says."""
+    """The bytes that all runs have fetched; 0 if the accounts are missing or damaged, which a report says."""
     with suppress(StoreUnavailable):
         if (state / ACCOUNTS).is_file():
             return sum(row[0] for row in closed_rows(state / ACCOUNTS, "SELECT bytes FROM total"))

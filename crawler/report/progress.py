@@ -90,25 +90,28 @@ def progress_lines(now: CrawlSnapshot, rates: Rates, history: PageHistory, *, is
         "hosts": _hosts(now, f"{now.gates:,}"),
         "workers": f"{now.active:,} of {now.workers:,} busy{_on_slow(now)}",
     }
-    lines = [Text(" · ".join([escaped(now.job), duration_words(now.elapsed_s), *disk]), "bold")]
+    lines = [_line((" · ".join([escaped(now.job), duration_words(now.elapsed_s), *disk]), "bold"))]
     for name, value in rows.items():
-        line = Text.assemble(("  " + name.ljust(_LABEL_CHARS), "dim"), value)
+        line = _line(("  " + name.ljust(_LABEL_CHARS), "dim"), value)
         if name == "pages":
             line.append(f"  {spark}", "green")
             lines += [line, *_bar(now, is_plain)]
         else:
             lines.append(line)
     if troubles := _troubles(now):
-        lines.append(
-            Text.assemble(("  troubles".ljust(_LABEL_CHARS + 2), "dim"), (troubles, "red" if now.failed else ""))
-        )
+        lines.append(_line(("  troubles".ljust(_LABEL_CHARS + 2), "dim"), (troubles, "red" if now.failed else "")))
     for number, (host, what) in enumerate(now.busiest):
         label = "" if number else "busiest"
-        lines.append(Text.assemble((f"  {label.ljust(_LABEL_CHARS)}", "dim"), f"{escaped(host)}: {what}"))
+        lines.append(_line((f"  {label.ljust(_LABEL_CHARS)}", "dim"), f"{escaped(host)}: {what}"))
     warnings, trouble = list(_warnings(now)), _last_trouble(now)
     if trouble is not None:  # its URL has a line of its own, which may be cut
         warnings += [_trouble_words(trouble, trouble.cause()), f"  {trouble.url}"]
-    return [*lines, *(Text(f"  {warning}", "yellow") for warning in warnings)]
+    return [*lines, *(_line((f"  {warning}", "yellow")) for warning in warnings)]
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Make one line of the terminal: rich could not redraw lines that wrap."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _bar(now: CrawlSnapshot, is_plain: bool) -> Iterator[Text]:
@@ -123,7 +126,7 @@ def _bar(now: CrawlSnapshot, is_plain: bool) -> Iterator[Text]:
         return
     full = round(min(part, 1.0) * _BAR_CHARS)
     done, rest = ("#", ".") if is_plain else ("━", "─")
-    bar = Text.assemble(" " * (_LABEL_CHARS + 2), (done * full, "green"), (rest * (_BAR_CHARS - full), "dim"))
+    bar = _line(" " * (_LABEL_CHARS + 2), (done * full, "green"), (rest * (_BAR_CHARS - full), "dim"))
     yield bar.append(f" {min(part, 1.0):.0%} {words}")
 
 
@@ -149,7 +152,7 @@ def _on_slow(now: CrawlSnapshot) -> str:
 
 
 def _troubles(now: CrawlSnapshot) -> str:
-    """What went wrong, and what was left out; empty if nothing."""
+    """Count what went wrong and what was left out; empty if nothing."""
     counts = {
         "failed": now.failed,
         "excluded": now.excluded - now.skipped,
@@ -247,8 +250,6 @@ async def show_progress(
                     rates = window.rates(now.elapsed_s, now.pages, now.fetched_bytes)
                     history.add(now.elapsed_s, now.pages)
                     lines = progress_lines(now, rates, history, is_plain=is_plain)
-                    for line in lines:  # one of the terminal each: rich could not redraw lines that wrap
-                        line.no_wrap, line.overflow = True, "ellipsis"
                     live.update(Group(*lines), refresh=True)
                     await asyncio.sleep(LIVE_INTERVAL_S)
         before: CrawlSnapshot | None = None

@@ -189,7 +189,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
 
 
 async def _quotas(context: RunContext, accounts: Accounts) -> tuple[QuotasOf, GroupBudgets]:
-    """What judges hosts and their groups by their limits; and the budgets of groups, which count each visit."""
+    """The judge of hosts and their groups by their limits; and the budgets of groups, which count each visit."""
     order, clock, member = context.order, context.clock, context.member
     of_hosts = partial(host_quotas, accounts=accounts, clock=clock, of_host=partial(member.of_host, accounts))
     groups = GroupBudgets(order.politeness, accounts, clock, member.view_totals)

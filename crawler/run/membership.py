@@ -48,11 +48,11 @@ class OpenedRun(Protocol):
 
     @property
     def accounts(self) -> Accounts:
-        """What this process has counted."""
+        """The counts of this process."""
 
     @property
     def journal(self) -> Journal:
-        """What keeps its files in step."""
+        """The journal that keeps its files in step."""
 
     @property
     def limits(self) -> RunLimits:
@@ -64,7 +64,7 @@ class OpenedRun(Protocol):
 
     @property
     def seeding(self) -> Seeding:
-        """What opens the scope for seeds that others found."""
+        """The seeding, which opens the scope for seeds that others found."""
 
 
 class Surroundings:

@@ -65,7 +65,7 @@ class PageSink(Protocol):
 
 
 class Recorded(Protocol):
-    """What knows how far the job's files count."""
+    """A part that knows how far the job's files count."""
 
     @property
     def files(self) -> Mapping[str, FileMark] | None:

@@ -41,7 +41,7 @@ COUNTED = ("pending", "retired", "done", "failed", "disregarded")
 
 
 async def counts(place, cwd):
-    """Of URLs, and of what was fetched, in a stopped job."""
+    """Count URLs, and what was fetched, in a stopped job."""
     found = checked(json.loads(await done("status", place, "--json", cwd=cwd)))["totals"]
     hosts = json.loads(await done("report", place, "hosts", "--json", cwd=cwd))
     return {name: found[name] for name in COUNTED}, sorted(map(str, hosts["rows"]))

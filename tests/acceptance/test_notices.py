@@ -73,7 +73,7 @@ HOOKED = ("--on-end-allow-private", "--on-end-webhook")
 
 
 async def test_a_console_tells_of_the_end_of_every_crawl_of_its_folder(tmp_path, web) -> None:
-    """Of one that was started elsewhere and is killed, too; what was ended before is no news."""
+    """One that was started elsewhere and is killed is told, too; what was ended before is no news."""
     order = write_order(tmp_path, {**web.hosts, "slow.test": "127.0.0.1:1"}, job={"name": "news"})
     assert (await anabranch("crawl", "-c", order, "http://a.test/", "--name", "old", cwd=tmp_path)).code == 0
     with receiving(500, 500) as receiver:

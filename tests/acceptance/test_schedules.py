@@ -68,7 +68,7 @@ def rounds(job: Path) -> int:
 
 
 async def runs_of(folder: Path) -> list[dict[str, object]]:
-    """What `run-due --list` says of the runs."""
+    """The runs that `run-due --list` shows."""
     listed = await anabranch("run-due", "--list", "--json", cwd=folder)
     return list(json.loads(listed.out)[0]["runs"])
 

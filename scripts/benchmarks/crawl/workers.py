@@ -54,7 +54,7 @@ FROM pg_stat_database WHERE datname = %s
 
 
 class Figures(NamedTuple):
-    """What the server has counted of a database."""
+    """The server's counts of a database."""
 
     wal_bytes: float
     commits: float

@@ -77,7 +77,7 @@ def test_a_gzip_member_of_any_size_is_read_by_everyone(loaded: ModuleType, size:
 @pytest.mark.parametrize("content", [b"", dictionary()])
 @pytest.mark.parametrize("size", SIZES)
 def test_a_zstd_frame_has_its_size_checksum_and_dictionary(size: int, content: bytes) -> None:
-    """As the format of WARC files demands, made at once or in pieces."""
+    """The format of WARC files demands them, of a frame made at once or in pieces."""
     text, made = text_of(size), Zstd(content)
     known = zstd().ZstdDict(content) if content else None
     packer = made.packer(size)

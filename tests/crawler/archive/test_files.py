@@ -559,7 +559,7 @@ def test_a_conversion_without_the_library_leaves_nothing(tmp_path: Path, monkeyp
 
 
 def test_a_damaged_file_is_converted_up_to_the_damage(tmp_path: Path) -> None:
-    """Of the torn record nothing is in the new file."""
+    """The new file has nothing of the torn record."""
     files = opened(tmp_path, compression=COMPRESSIONS["zstd"]())
     write(files, "http://a.test/1")
     write(files, "http://a.test/2", data=os.urandom(200_000))
@@ -574,7 +574,7 @@ def test_a_damaged_file_is_converted_up_to_the_damage(tmp_path: Path) -> None:
 
 
 def test_a_dictionary_is_made_of_records_of_all_files(tmp_path: Path, compression: str) -> None:
-    """Of the responses, requests and metadata; crawls like it get smaller by it."""
+    """Responses, requests and metadata are its samples; crawls like it get smaller by it."""
     files = opened(tmp_path, size_bytes=10_000)
     for n in range(200):
         write(files, f"http://a.test/{n}", data=b"<p>the same words on each of the pages of a site, %d" % (n * 7919))

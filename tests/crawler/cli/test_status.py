@@ -56,12 +56,12 @@ def test_the_status_of_a_stopped_job_imports_little(job: Path) -> None:
 
 
 def test_the_lines_tell_how_the_job_was_left_and_its_totals(job: Path) -> None:
-    """What the filter has, and which host is closed, is not looked up; what is nothing is left out."""
+    """The filter and closed hosts are not looked up; what is nothing is left out."""
     assert run("status", job).splitlines() == ["not running; `anabranch crawl` resumes it", "1 page; 2 URLs queued"]
 
 
 def test_json_is_on_one_line_for_a_watcher(job: Path) -> None:
-    """As for a running crawl; a stopped job is shown once."""
+    """A running crawl has one, too; a stopped job is shown once."""
     (line,) = run("status", job, "--json", "--watch").splitlines()
     assert json.loads(line) == json.loads(run("status", job, "--json"))
 

@@ -18,7 +18,7 @@ def notice(job: str = "news", made_s: float = 1e9):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """What targets were given; those in `refusing` take nothing."""
+    """The notices that targets were given; those in `refusing` take nothing."""
     made: list[tuple[str, str]] = []
     refusing: set[str] = set()
 
@@ -111,7 +111,7 @@ def test_only_the_owner_reads_what_is_kept(tmp_path) -> None:
 
 
 def test_ends_of_before_are_no_news_and_each_is_told_once(tmp_path) -> None:
-    """Of jobs that were there before; a job that is new and has ended meanwhile is news. A restart changes nothing."""
+    """Jobs that were there before bring none; a job that is new and has ended meanwhile is news. A restart changes nothing."""
     NoticeOutbox(tmp_path, BOTH)
     known = KnownEnds(tmp_path, 100.0)
     assert not known.is_news("/old", 10.0, 20.0)

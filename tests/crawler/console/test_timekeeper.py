@@ -1,4 +1,4 @@
-"""What starts jobs that are due, and notices ends, in a console."""
+"""A console starts jobs that are due, and notices ends."""
 
 from contextlib import closing
 from queue import SimpleQueue

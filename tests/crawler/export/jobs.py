@@ -43,7 +43,7 @@ def entry(
     errors: bytes | None = None,
     at_s: float = START_S,
 ) -> JournalEntry:
-    """What a visit of this URL leaves."""
+    """The entry that a visit of this URL leaves."""
     logged = CrawlLogEntry(logged_s=at_s, status=status, size_bytes=7, url=url, worker=1, hops=hops, mime=mime)
     page = page_line(
         url=url,

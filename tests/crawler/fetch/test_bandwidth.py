@@ -22,7 +22,7 @@ def capped(rate: int = 0, host_rate: int = 0) -> ConnectionLimits:
 
 
 class Ledger:
-    """What was read from sockets, by host: loop time and bytes."""
+    """The reads from sockets, by host: loop time and bytes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reads: list[tuple[float, int]] = []

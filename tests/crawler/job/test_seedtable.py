@@ -156,7 +156,7 @@ def test_seeds_that_are_added_together_are_recorded_all_or_none(tmp_path: Path, 
 
 
 def test_a_full_disk_is_told_and_the_seeds_stay_whole(tmp_path: Path) -> None:
-    """What did not fit does not count, and the next one does."""
+    """A seed that did not fit does not count, and the next one does."""
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with opened_seeds(tmp_path) as seeds:

@@ -174,7 +174,7 @@ def test_the_jobs_of_a_database_and_of_its_server_are_listed(tmp_path: Path) -> 
 
 
 def state_of(job: Path) -> tuple[str, str, str | None]:
-    """What the job is, what is wanted, and why its last run ended."""
+    """The job's state, what is wanted, and why its last run ended."""
     row = checked(listed(job), "JobRow")
     return row["state"], row["desired_state"], None if row["ended"] is None else row["ended"]["why"]
 

@@ -84,7 +84,7 @@ def test_another_answer_than_2xx_is_none(answer, words) -> None:
 
 
 def test_a_webhook_that_hangs_has_a_time_out(monkeypatch) -> None:
-    """Of the whole exchange."""
+    """It limits the whole exchange."""
     monkeypatch.setattr(notices, "WEBHOOK_S", 0.2)
     with receiving(HANGS) as receiver, pytest.raises(Undelivered, match=r"127\.0\.0\.1: "):
         deliver(NOTICE, WEBHOOK, targets(receiver.address()), 0.0)
@@ -143,7 +143,7 @@ def test_a_command_that_fails_or_hangs_is_said(monkeypatch, command, words) -> N
 
 
 def test_a_target_that_is_no_longer_configured_is_said() -> None:
-    """What was not delivered waits."""
+    """Undelivered notices wait."""
     with pytest.raises(Undelivered, match=r"no webhook is configured now \(--on-end-webhook\)"):
         deliver(NOTICE, WEBHOOK, NoticeTargets(("true",)), 0.0)
 

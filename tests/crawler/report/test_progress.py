@@ -277,7 +277,7 @@ def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
     ],
 )
 def test_a_bar_shows_how_much_is_done(changed, bar) -> None:
-    """Of the limit of pages, else of the URLs that are known; in ASCII where a terminal shows no more."""
+    """It is the part of the limit of pages, else of the known URLs; in ASCII where a terminal shows no more."""
     assert block(now(**changed))[2] == f"           {bar}"
     assert block(now(**changed), is_plain=True)[2].isascii()
     assert block(now(totals={"done": 0}))[2].startswith("  fetched")

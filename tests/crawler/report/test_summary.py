@@ -123,7 +123,7 @@ def test_a_type_is_shown_without_harm_to_the_terminal() -> None:
 
 
 def test_a_frontier_whose_filter_has_no_figures_says_nothing_about_it() -> None:
-    """As one of a program that has its own."""
+    """A program may have one of its own."""
     exact = facts()
     exact = exact._replace(frontier=exact.frontier._replace(seen={}))
     assert "dedup" not in crawl_report(exact)

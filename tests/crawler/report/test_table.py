@@ -26,7 +26,7 @@ def test_heads_stand_in_brackets_and_cells_are_parted_by_a_space() -> None:
 
 
 def test_long_lines_are_folded_between_words() -> None:
-    """What follows is indented; a word that is longer than the line stays whole, as a URL that is copied."""
+    """The rest is indented; a word that is longer than the line stays whole, as a URL that is copied."""
     assert folded("one two three\nfour\n", 8) == "one two\n  three\nfour\n"
     assert folded("at http://a-b.test/a-long-path", 10) == "at\n  http://a-b.test/a-long-path"
 

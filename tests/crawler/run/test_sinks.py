@@ -190,7 +190,7 @@ async def test_a_sink_that_cannot_be_made_is_made_later(tmp_path: Path, monkeypa
 
 
 async def test_a_batch_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of pages and of bytes."""
+    """Pages and bytes are bounded."""
     monkeypatch.setattr(sinks_module, "BATCH_PAGES", 2)
     async with writing(tmp_path / "job") as written:
         await written.visit(*URLS)

@@ -1,4 +1,4 @@
-"""What the overview of a job says of its schedule."""
+"""The overview of a job speaks of its schedule."""
 
 from anabranch.crawler.console.pages.schedule import notice_row, run_row, schedule_line
 from anabranch.crawler.operate import clock_words
