@@ -108,7 +108,7 @@ CONCEPTS: Mapping[str, Sequence[str]] = {
     "seeds": ("Seeds", "SeedBook", "SeedTable"),
     "totals": ("Accounts", "AccountsDatabase"),
     "limits": ("PageTickets", "PageLimit", "WorkerTickets"),
-    "requests": ("Control", "Command"),
+    "requests": ("Responder", "Command"),
     "job": ("FolderJob", "DatabaseJob", "SharedJob"),
 }
 #: How a docstring begins that is no sentence.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -160,14 +160,6 @@ def put_wish(connection: Connection, wanted: Wish) -> int:
     return number
 
 
-class Command(NamedTuple):
-    """A verb for one worker."""
-
-    number: int
-    verb: str
-    arguments: Mapping[str, Any]
-
-
 def ask(connection: Connection, epochs: Sequence[int], verb: str, arguments: Mapping[str, Any]) -> dict[int, int]:
     """Ask these workers; the number of each one's command, by its epoch."""
     lock_job(connection)
@@ -186,14 +178,14 @@ def ask(connection: Connection, epochs: Sequence[int], verb: str, arguments: Map
     return numbers
 
 
-def asked_of(connection: Connection, epoch: int) -> list[Command]:
-    """The commands that a worker has not answered, oldest first."""
+def asked_of(connection: Connection, epoch: int) -> dict[int, Mapping[str, Any]]:
+    """The requests {"verb", "arguments"} that a worker has not answered, by their numbers, oldest first."""
     rows = fetch(
         connection,
         "SELECT number, verb, arguments FROM job_command WHERE epoch = :epoch AND answer IS NULL ORDER BY number",
         epoch=epoch,
     )
-    return [Command(number, verb, json.loads(arguments)) for number, verb, arguments in rows]
+    return {number: {"verb": verb, "arguments": json.loads(arguments)} for number, verb, arguments in rows}
 
 
 def answer(connection: Connection, number: int, reply: Mapping[str, Any]) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from anabranch.crawler.cluster.commands import DesiredState, Wish, refuse_moved
-from anabranch.crawler.job.database import JobDatabase, copy_rows, free_all_shares
+from anabranch.crawler.cluster.commands import DesiredState, Wish, drained_workers, refuse_moved
+from anabranch.crawler.cluster.outputs import has_outputs
+from anabranch.crawler.job.database import JobDatabase, copy_rows, free_all_shares, server_time
 from anabranch.crawler.job.folder import end_wish, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
@@ -22,13 +23,14 @@ from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.jobstatus import STOPPED
-from anabranch.crawler.report.metrics import Numbers
+from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, RETRY_SKIPPED
 from anabranch.crawler.run.explain import explainer_of, while_stopped, with_remedy
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
     SharedJob,
     WorkerLine,
+    worker_numbers,
     workers,
 )
 from anabranch.crawler.run.stopped_verbs import (
@@ -48,7 +50,6 @@ from anabranch.frontier.jobfolder import STATE, STORE_FILE
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
 #: Verdicts of seeds that are queued by it.
 _QUEUED = frozenset({"new", "later"})
 _ENDED = "workers that were told to end do not come back by themselves"
@@ -98,7 +99,7 @@ class DatabaseJob:
 
         Raises: NoWorkers, WorkersSilent, UsageError.
         """
-        wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else _WISHES[verb]
+        wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else Wish(verb)
         worker = arguments.get("worker")
         with self._shared(reads=False) as job:
             if worker is not None:
@@ -203,7 +204,7 @@ class DatabaseJob:
             found, silent = job.answers_soon("active", {"limit": limit})
             if not found and not silent:
                 return None
-            return {**merged_active(found, job.now_s()), "silent": silent}
+            return {**merged_active(found, job.database.do(server_time)), "silent": silent}
 
     def queues(self, limit: int) -> None:
         """Its queue is in its `store`."""
@@ -227,12 +228,12 @@ class DatabaseJob:
     def metrics(self) -> Facts | None:
         """From rows: those of the workers, summed."""
         with self._shared(reads=True) as job:
-            return job.metrics() if job.at_work() else None
+            return summed(worker_numbers(job.look()).values()) if job.at_work() else None
 
     def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
         """Return the metrics of each worker at work, by its machine and process."""
         with self._shared(reads=True) as job:
-            return job.worker_metrics() if job.at_work() else {}
+            return worker_numbers(job.look()) if job.at_work() else {}
 
     def order(self) -> CrawlOrder:
         """From rows."""
@@ -250,7 +251,7 @@ class DatabaseJob:
         """Those that have not left, and those that were drained, as `workers --json` shows them."""
         with self._shared(reads=True) as job:
             listed = job.database.do(workers) if job.folder is None else job.at_work()
-            left = {*job.drained()} - {line.name for line in listed}
+            left = {*job.database.do(drained_workers)} - {line.name for line in listed}
             return [*map(worker_facts, listed), *map(_drained_facts, sorted(left))]
 
     def drain(self, worker: str, patience_s: float = math.inf) -> None:
@@ -261,7 +262,7 @@ class DatabaseJob:
     def requeue(self, worker: str) -> int:
         """Change the rows."""
         with self._shared(reads=False) as job:
-            if not job.has_uploads(worker):
+            if not job.database.do(partial(has_outputs, worker=worker)):
                 self.notify(
                     f"no file of {worker} was copied elsewhere ([write] upload), so all its pages count as lost"
                 )

@@ -50,7 +50,7 @@ PATIENCE_S = 60.0
 SILENT_S = 3.0
 _PING = b'{"verb": "crawl-ping", "arguments": {}}'
 _REFUSED_LATE = "the crawl was busy with other questions; nothing was done, ask again"
-_NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
+_NO_REQUEST: Facts = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
 
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
 Answer = Callable[[str, Arguments], Awaitable[Facts]]
@@ -72,16 +72,63 @@ class ControlSilent(CrawlerError):
         self.is_sent = is_sent
 
 
+class Responder:
+    """Answers the requests of other processes one at a time, in the order in which they come, whichever way brings them.
+
+    A command during a long query would block the event loop. Pages are fetched, and the ways go on, meanwhile.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()  # first come, first served
+
+    @property
+    def is_busy(self) -> bool:
+        """A request is being answered, or waits."""
+        return bool(self._tasks)
+
+    def take(self, request: object, reply: Callable[[Facts], Awaitable[None]]) -> None:
+        """Answer {"verb", "arguments"} when its turn comes, but not after its "latest_s", if it has one."""
+        task = asyncio.create_task(self._serve(request, reply), name="control")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Return when all that were taken are answered."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _serve(self, request: object, reply: Callable[[Facts], Awaitable[None]]) -> None:
+        async with self._turn:
+            match request:
+                case {"latest_s": float(latest_s)} if monotonic() > latest_s:
+                    await reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
+                case {"verb": str(verb), "arguments": dict(arguments)}:
+                    await reply(await self.reply_to(verb, arguments))
+                case _:
+                    await reply(_NO_REQUEST)
+
+    async def reply_to(self, verb: str, arguments: Arguments) -> Facts:
+        """The reply, at once: the facts, or the line of an error and its exit code."""
+        try:
+            return {"facts": await self.answer(verb, arguments)}
+        except (CrawlerError, FrontierError) as error:
+            return {"error": str(error), "code": failure_code(error)}
+        except Exception as error:  # a defect: the client must see it, and the crawl goes on
+            log.exception("a request of another process failed", verb=verb)
+            words = f"{verb} failed: {error!r}; see the crawl's log"
+            return {"error": words, "code": ExitCode.STORE_OR_JOB_IN_USE}
+
+
 class Control:
     """Serves the socket while entered. If the job's folder cannot hold a socket, the crawl runs without one, with a warning."""
 
     def __init__(self, state: Path, answer: Answer) -> None:
         self._path = state / SOCKET
-        self._answer = answer
+        self._requests = Responder(answer)
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
-        self._replies: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()  # first come, first served
 
     async def __aenter__(self) -> Self:
         try:
@@ -102,8 +149,7 @@ class Control:
         self._server.close()
         for connection in self._connections:
             connection.stop_reading()
-        while self._replies:
-            await asyncio.wait(self._replies)
+        await self._requests.end()
         for connection in list(self._connections):
             connection.close()
         with suppress(OSError):
@@ -111,37 +157,12 @@ class Control:
 
     def _received(self, connection: _Connection, line: bytes) -> None:
         if line == _PING:
-            asyncio.get_running_loop().call_soon(connection.reply, {"facts": {}})
+            asyncio.get_running_loop().call_soon(connection.send, {"facts": {}})
             return
-        reply = asyncio.create_task(self._serve(connection, line), name="control")
-        self._replies.add(reply)
-        reply.add_done_callback(self._replies.discard)
-
-    async def _serve(self, connection: _Connection, line: bytes) -> None:
-        async with self._turn:
-            try:
-                request = json.loads(line)
-            except (ValueError, RecursionError):
-                request = None
-            match request:
-                case {"latest_s": float(latest_s)} if monotonic() > latest_s:
-                    connection.reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
-                case {"verb": str(verb), "arguments": dict(arguments)}:
-                    connection.reply(await reply_to(self._answer, verb, arguments))
-                case _:
-                    connection.reply(_NO_REQUEST)
-
-
-async def reply_to(answer: Answer, verb: str, arguments: Arguments) -> dict[str, Any]:
-    """The reply: the facts, or the line of an error and its exit code."""
-    try:
-        return {"facts": await answer(verb, arguments)}
-    except (CrawlerError, FrontierError) as error:
-        return {"error": str(error), "code": failure_code(error)}
-    except Exception as error:  # a defect: the client must see it, and the crawl goes on
-        log.exception("a verb of the control socket failed", verb=verb)
-        words = f"{verb} failed: {error!r}; see the crawl's log"
-        return {"error": words, "code": ExitCode.STORE_OR_JOB_IN_USE}
+        request = None
+        with suppress(ValueError, RecursionError):
+            request = json.loads(line)
+        self._requests.take(request, connection.reply)
 
 
 def facts_of(reply: Mapping[str, Any]) -> Facts:
@@ -203,7 +224,11 @@ class _Connection(asyncio.Protocol):
             self._stalled = None
             self._next()
 
-    def reply(self, reply: Facts) -> None:
+    async def reply(self, reply: Facts) -> None:
+        """Send it as `send` does."""
+        self.send(reply)
+
+    def send(self, reply: Facts) -> None:
         """Send the reply to the request in progress; the client may have gone."""
         self._is_busy = False
         if not self._transport.is_closing():
@@ -239,10 +264,7 @@ class _Connection(asyncio.Protocol):
 
 def has_crawl(state: Path) -> bool:
     """Whether a process listens for requests to the running crawl, if it answers them or not."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
-        connection.setblocking(False)
-        with _reachable(state / SOCKET) as address:
-            connection.connect(address)
+    with suppress(OSError), _connected(state / SOCKET, 0.0):
         return True
     return False
 

@@ -35,7 +35,7 @@ from anabranch.crawler.cluster.commands import (
     take_answer,
     withdraw,
 )
-from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
+from anabranch.crawler.cluster.outputs import requeue_lost
 from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.database import (
     JobDatabase,
@@ -70,7 +70,7 @@ from anabranch.crawler.report.jobstatus import (
     with_run,
 )
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_logged, last_run
-from anabranch.crawler.report.metrics import Numbers, summed
+from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.report.progress import progress_line
 from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
@@ -280,10 +280,6 @@ class SharedJob:
         """Whether it is to be crawled."""
         return self.database.do(desired_state)
 
-    def drained(self) -> list[str]:
-        """The workers that stay away until they are let back."""
-        return self.database.do(drained_workers)
-
     def start_hint(self) -> str:
         """A line that says what to start so that a job in a database is crawled: its absent workers, by name and machine."""
         which = self.database.do(absent_workers) or "a worker"
@@ -372,10 +368,6 @@ class SharedJob:
         """A line if a limit of the job is reached; else empty."""
         now = self.database.do(used)
         return limits_note(self.order.limits, LIMIT_KEYS, now, is_running=is_running)
-
-    def has_uploads(self, name: str) -> bool:
-        """A file of the worker was copied elsewhere."""
-        return self.database.do(partial(has_outputs, worker=name))
 
     def requeue(self, name: str) -> int:
         """Queue again what was lost with a worker; how many pages. Raises: UsageError if it is at work, or never was."""
@@ -478,18 +470,6 @@ class SharedJob:
             untried=max(totals["pending"] + totals["retired"] - now.failing, 0),
             answered=look.used.pages, totals={**(now.totals or totals), **totals},
         )  # fmt: skip
-
-    def metrics(self) -> dict[str, Any]:
-        """The metrics of all workers at work, summed, as they last wrote them."""
-        return summed(self.worker_metrics().values())
-
-    def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
-        """The metrics of each worker at work, by its machine and process."""
-        return worker_numbers(self.look())
-
-    def now_s(self) -> float:
-        """The server's clock."""
-        return self.database.do(server_time)
 
     # Verbs
 

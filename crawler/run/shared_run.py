@@ -26,7 +26,7 @@ from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Applicant, Joined, check_agreement, parsed_settings
-from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
+from anabranch.crawler.cluster.commands import Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.tickets import (
     granted,
@@ -55,16 +55,17 @@ from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import UsedLimits
-from anabranch.crawler.outcomes.errors import DiskFull, storage_errors
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, storage_errors
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.crawler.run.control import Answer, reply_to
+from anabranch.crawler.run.control import Answer, Responder
 from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.membership import OpenedRun, ReportedRun
 from anabranch.crawler.run.summing import snapshot_facts
+from anabranch.crawler.run.verbs import Facts
 from anabranch.crawler.visit import Chain, Step, Visit
 from anabranch.frontier import Frontier, WorkerIdentity
-from anabranch.frontier.errors import SharesLost, StoreUnavailable
+from anabranch.frontier.errors import FrontierError, SharesLost, StoreUnavailable
 from anabranch.frontier.policies.hosts import IpOf
 
 log = structlog.get_logger(__name__)
@@ -92,7 +93,7 @@ class _News(NamedTuple):
     wish: Wish
     settings: list[list[str]]  #: changes of the order since the run began
     seeds: int  #: the number of seeds
-    commands: list[Command]
+    requests: Mapping[int, Mapping[str, Any]]  #: that it has not answered, by their numbers
     drains: bool
     used: UsedLimits | None  #: None: the job has no limits
     tickets: int  #: of this worker, since it joined
@@ -128,7 +129,7 @@ class SharedRun:
         self._obeyed = 0
         self._settings = 0  #: changes of the run that this worker's order has
         self._parts: OpenedRun | None = None
-        self._answer: Answer | None = None
+        self._requests: Responder | None = None
         self._run: ReportedRun | None = None
         self._statistics: CrawlStatistics | None = None
         self._due = asyncio.Event()  # something is wanted of the rows now
@@ -145,15 +146,24 @@ class SharedRun:
     @asynccontextmanager
     async def control(self, answer: Answer, status: ReportedRun, statistics: CrawlStatistics) -> AsyncIterator[None]:
         """While entered, commands of other machines can be answered."""
-        self._answer, self._run, self._statistics = answer, status, statistics
+        self._requests = requests = Responder(answer)
+        self._run, self._statistics = status, statistics
         try:
             yield
-        finally:
-            self._totals_at_s = min(self._totals_at_s, monotonic())
-            await self._push_totals()
-            with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
-                write = partial(self._write_status, await self._status(), self._fetched_bytes)
-                await asyncio.to_thread(self._database.do, write)
+        except BaseException:
+            with suppress(CrawlerError, FrontierError):  # the error that ends the run counts, not its consequences
+                await self._leave(requests)
+            raise
+        await self._leave(requests)
+
+    async def _leave(self, requests: Responder) -> None:
+        """Answer what was asked, and write the last totals and status."""
+        await requests.end()
+        self._totals_at_s = min(self._totals_at_s, monotonic())
+        await self._push_totals()
+        with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
+            write = partial(self._write_status, await self._status(), self._fetched_bytes)
+            await asyncio.to_thread(self._database.do, write)
 
     async def watch(self) -> None:
         """Look at the job's rows again and again, until cancelled."""
@@ -359,7 +369,7 @@ class SharedRun:
             *parsed_wish(wish),
             parsed_settings(settings),
             seeds,
-            asked_of(connection, self._epoch) if asked else [],
+            asked_of(connection, self._epoch) if asked else {},
             bool(drains),
             used(connection) if limits.pages or limits.fetched_bytes else None,
             tickets,
@@ -367,9 +377,9 @@ class SharedRun:
         )
 
     async def _status(self) -> str:
-        assert self._answer is not None
+        assert self._requests is not None
         assert self._run is not None
-        last, metrics = self._run.last_line(), await self._answer(METRICS, {})
+        last, metrics = self._run.last_line(), await self._requests.answer(METRICS, {})
         process = {"pid": os.getpid(), "machine": socket.gethostname(), "memory": list(memory_of_process())}
         longest = 0 if last is None else last.longest
         return json.dumps({**snapshot_facts(self._run.snapshot()), **process, "longest": longest, "metrics": metrics})
@@ -402,7 +412,7 @@ class SharedRun:
     async def _follow(self, news: _News) -> None:
         """Do what the rows ask for."""
         assert self._parts is not None
-        assert self._answer is not None
+        assert self._requests is not None
         self._parts.limits.tickets.grant(news.tickets)
         if news.bandwidth and self._parts.bandwidth.granted is not None:
             self._parts.bandwidth.granted.grant(news.bandwidth)
@@ -411,7 +421,7 @@ class SharedRun:
         if news.number > self._obeyed:
             verb = _VERBS.get(news.wish)
             if verb is not None:
-                await reply_to(self._answer, *verb)
+                await self._requests.reply_to(*verb)
             self._obeyed = news.number
             self._status_at_s = 0.0
             self._due.set()
@@ -420,19 +430,24 @@ class SharedRun:
             await self._set(settings)
         if news.drains and not self._is_drained:
             self._is_drained = True
-            await reply_to(self._answer, STOP, {})
-        for command in news.commands:
-            reply = await reply_to(self._answer, command.verb, command.arguments)
-            await asyncio.to_thread(self._database.do_patiently, partial(answer, number=command.number, reply=reply))
+            await self._requests.reply_to(STOP, {})
+        if news.requests and not self._requests.is_busy:  # the next one is read again, since it may be withdrawn
+            number, request = next(iter(news.requests.items()))
+            self._requests.take(request, partial(self._put_answer, number))
         if news.used is not None:
             self._parts.limits.hold(news.used)
+
+    async def _put_answer(self, number: int, reply: Facts) -> None:
+        with suppress(StoreUnavailable):  # the next look raises it, too
+            await asyncio.to_thread(self._database.do_patiently, partial(answer, number=number, reply=reply))
+        self._due.set()
 
     async def _set(self, settings: list[str]) -> None:
         """Change the order as the operator did."""
         assert self._parts is not None
-        assert self._answer is not None
+        assert self._requests is not None
         self._order, _ = changed_order(self._order, settings)
-        reply = await reply_to(self._answer, SET, {"settings": settings})
+        reply = await self._requests.reply_to(SET, {"settings": settings})
         if "error" in reply:
             log.error("a change of the order could not be followed", settings=settings, reason=reply["error"])
         tickets = self._parts.limits.tickets

@@ -25,7 +25,7 @@ from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.commands import OPERATOR
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
-from anabranch.crawler.job.database import JobDatabase, free_all_shares, has_workers
+from anabranch.crawler.job.database import JobDatabase, free_all_shares, has_workers, server_time
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, order_to_resume, refuse_moved
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
@@ -316,7 +316,7 @@ def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
 
     identity = WorkerIdentity(name=OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
-    now_s = job.now_s()
+    now_s = job.database.do(server_time)
     clock: Clock = steady_clock(epoch=lambda: now_s)
     with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
         target, state = job.database.address, Path(folder)

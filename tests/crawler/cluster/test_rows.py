@@ -43,14 +43,14 @@ def test_a_command_is_answered_once_by_the_worker_that_it_is_for(database: JobDa
     """The answer is taken with its row; one that nobody waits for is withdrawn."""
     with database.transaction() as connection:
         numbers = ask(connection, [1, 2], "why", {"url": "http://a.test/"})
-        assert [(one.verb, one.arguments) for one in asked_of(connection, 1)] == [("why", {"url": "http://a.test/"})]
+        assert asked_of(connection, 1) == {numbers[1]: {"verb": "why", "arguments": {"url": "http://a.test/"}}}
         assert take_answer(connection, numbers[1]) is None
         answer(connection, numbers[1], {"facts": {"x": 1}})
-        assert asked_of(connection, 1) == []
+        assert asked_of(connection, 1) == {}
         assert take_answer(connection, numbers[1]) == {"facts": {"x": 1}}
         assert take_answer(connection, numbers[1]) is None
         withdraw(connection, numbers[2])
-        assert asked_of(connection, 2) == []
+        assert asked_of(connection, 2) == {}
         assert ask(connection, [1], "ls", {})[1] > numbers[2]
 
 
