@@ -27,7 +27,8 @@ from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.run.shared_job import SharedJob, WorkerLine, workers
+from anabranch.crawler.run.job_rows import JobRows
+from anabranch.crawler.run.worker_lines import WorkerLine, workers
 from anabranch.frontier.errors import FrontierError
 from scripts.postgres_server import fresh_database, running
 
@@ -100,7 +101,7 @@ def _watch(store: str, started: Sequence[subprocess.Popen[bytes]]) -> None:
     with JobDatabase(store) as database, Live(Table(), console=Console(), refresh_per_second=4) as live:
         while True:
             with suppress(CrawlerError, FrontierError):  # the tables are not there yet
-                job = SharedJob(database)
+                job = JobRows(database)
                 status = job.status()
                 live.update(_table(database.do(workers), str(status["line"])))
                 if status["is_finished"] and all(worker.poll() is not None for worker in started):

@@ -109,7 +109,7 @@ CONCEPTS: Mapping[str, Sequence[str]] = {
     "totals": ("Accounts", "AccountsDatabase"),
     "limits": ("PageTickets", "PageLimit", "WorkerTickets"),
     "requests": ("Responder", "Command"),
-    "job": ("FolderJob", "DatabaseJob", "SharedJob"),
+    "job": ("Job", "FolderJob", "EmbeddedFolderJob", "DatabaseJob"),
 }
 #: How a docstring begins that is no sentence.
 ELLIPTIC = re.compile(r"^(Of|Who|Whose|What|Where|The same|As)\b")

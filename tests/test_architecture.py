@@ -177,6 +177,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/job/seedtable.py",
         "crawler/cluster/*",
         "crawler/run/shared_*.py",
+        "crawler/run/job_rows.py",
+        "crawler/run/worker_lines.py",
         "crawler/processes/supervisor.py",
     ),
     "sqlite3": (

@@ -24,7 +24,7 @@ from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import Seed, read_seeds
 from anabranch.crawler.job.seedtable import known_seeds
-from anabranch.crawler.operate.contract import joined_results, next_arguments, skipped_facts, without_place
+from anabranch.crawler.operate.answers import joined_results, next_arguments, skipped_facts, without_place
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
 from anabranch.crawler.outcomes.errors import BadArgument, ExitCode, NoSeeds, UsageError

@@ -193,27 +193,41 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
         if added and command.verbosity >= 0:
             _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:
-            if fork_server is not None:
-                return _run_processes(command, order, job, seeds, fork_server)
-            if is_shared:
-                return _run_worker(command, chosen, job, seeds)
-            return _run_job(command, order, job, seeds)
+            return _start(command, chosen, job, seeds, fork_server)
         except BaseException:
             job.undo_failed_start()
             raise
 
 
-def _run_worker(command: CrawlCommand, chosen: ChosenJob, job: JobFolder, seeds: Sequence[Seed]) -> int:
-    """Crawl as one of the job's workers."""
-    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have no database
-    from anabranch.crawler.run.shared_worker import crawl_shared  # noqa: PLC0415
-
+def _start(
+    command: CrawlCommand, chosen: ChosenJob, job: JobFolder, seeds: Sequence[Seed], fork_server: ForkServer | None
+) -> int:
+    """Crawl: alone, as one of the workers of a job, or with processes of this machine that are its workers."""
     order = chosen.order
+    if not order.frontier.is_shared and is_over(job.state, seeds):
+        if command.verbosity >= 0:
+            _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
+        return ExitCode.DONE
     _warn_of(order)
     outside = _Terminal(order, command.verbosity)
-    with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        wanted = Wanted(order, seeds, command.again, command.yes, changes=chosen.shared_changes)
-        return runner.run(crawl_shared(wanted, job, outside, time.time, order.frontier.store))
+    if not order.frontier.is_shared:
+        with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
+            return runner.run(CrawlController(order, job, seeds, outside).run())
+    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have one worker
+
+    wanted = Wanted(order, seeds, command.again, command.yes, changes=chosen.shared_changes)
+    if fork_server is None:
+        from anabranch.crawler.run.shared_worker import crawl_shared  # noqa: PLC0415 - see above
+
+        with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
+            return runner.run(crawl_shared(wanted, job, outside, time.time, order.frontier.store))
+    from anabranch.crawler.processes.supervisor import supervise  # noqa: PLC0415 - see above
+
+    await_orphans(job.directory)
+    # What another scope would end was told before.
+    wanted = wanted._replace(has_consent=command.yes or not command.again, changes=None, resumes=True)
+    with asyncio.Runner() as runner:
+        return runner.run(supervise(wanted, job, outside, fork_server))
 
 
 def _has_processes(order: CrawlOrder) -> bool:
@@ -241,24 +255,6 @@ def _check_shares(chosen: ChosenJob) -> None:
         raise OrderError("[frontier] shares = 1 is for one process; leave it out, or [crawl] processes")
 
 
-def _run_processes(
-    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], fork_server: ForkServer
-) -> int:
-    """Crawl with processes that share the job's file."""
-    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have one process
-    from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415
-    from anabranch.crawler.processes.supervisor import Supervisor  # noqa: PLC0415
-    from anabranch.frontier.stores.sql.sqlite import sealed  # noqa: PLC0415
-
-    _warn_of(order)
-    # What another scope would end was told before.
-    wanted = Wanted(order, seeds, command.again, command.yes or not command.again, resumes=True)
-    await_orphans(job.directory)
-    file = job.state / STORE_FILE
-    with sealed(file), closing(JobDatabase(file)) as database, asyncio.Runner() as runner:
-        return runner.run(Supervisor(wanted, job, database, _Terminal(order, command.verbosity), fork_server).run())
-
-
 def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
     """The job's order; while its database cannot be reached, this waits for it, as a worker at work does."""
     from anabranch.crawler.cluster.agreement import shared_order  # noqa: PLC0415 - most crawls have no database
@@ -284,16 +280,6 @@ def _warn_of(order: CrawlOrder) -> None:
         log.warning(warning)
 
 
-def _run_job(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
-    if is_over(job.state, seeds):
-        if command.verbosity >= 0:
-            _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
-        return ExitCode.DONE
-    _warn_of(order)
-    with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        return runner.run(CrawlController(order, job, seeds, _Terminal(order, command.verbosity)).run())
-
-
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
     """The seeds that the job gets. Asks before a scope ends queued URLs. Raises: UsageError without consent, as `join`."""
     joined = join(chosen, seeds, _known_seeds(chosen))
@@ -317,10 +303,10 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
     file = shared_file(chosen.directory)
     if file is not None:
         from anabranch.crawler.job.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
-        from anabranch.crawler.run.shared_job import SharedJob  # noqa: PLC0415
+        from anabranch.crawler.run.job_rows import JobRows  # noqa: PLC0415
         from anabranch.crawler.run.stopped_verbs import opened_whole  # noqa: PLC0415
 
-        with closing(JobDatabase(file)) as database, opened_whole(SharedJob(database, chosen.order)) as whole:
+        with closing(JobDatabase(file)) as database, opened_whole(JobRows(database, chosen.order)) as whole:
             return scope_effect(whole.frontier, chosen.order, [seed.url for seed in (*whole.seeds, *added)])
     with (
         JobFolder.open(chosen.directory) as job,

@@ -17,8 +17,9 @@ from anabranch.crawler.cli.terminal import guarded, put, say
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
-from anabranch.crawler.operate.contract import OperatedJob, needs_several, retried_facts, retried_lines, skipped_line
+from anabranch.crawler.operate.answers import needs_several, retried_lines, skipped_line
 from anabranch.crawler.operate.finding import find_job, operated
+from anabranch.crawler.operate.job import Job, retried_facts
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
@@ -73,7 +74,7 @@ def run_operate(
 # Status
 
 
-def _status(job: OperatedJob, *, as_json: bool, watch: bool) -> None:
+def _status(job: Job, *, as_json: bool, watch: bool) -> None:
     facts: Facts | None = job.status()
     while facts is not None:
         put(json.dumps(facts, indent=None if watch else 2) if as_json else _shown(facts, watch))
@@ -119,7 +120,7 @@ def _memory_line(facts: Facts) -> str:
 _NOT_ADDED = frozenset({VerdictKind.REFUSED.value, HIDDEN.verdict})
 
 
-def _add(job: OperatedJob, sources: Sequence[str], *, force: bool, as_json: bool) -> None:
+def _add(job: Job, sources: Sequence[str], *, force: bool, as_json: bool) -> None:
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:

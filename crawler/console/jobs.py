@@ -25,7 +25,7 @@ from anabranch.crawler.operate import (
     UNKNOWN,
     Facts,
     FrontierError,
-    OperatedJob,
+    Job,
     job_folders,
     listed,
     operated,
@@ -209,7 +209,7 @@ class ConsoleJobs:
             raise UsageError(f"{name}: {file} is a link out of the job's folder, which the console does not follow")
         return found
 
-    def job(self, name: str) -> OperatedJob:
+    def job(self, name: str) -> Job:
         """A job by its name. Raises: NoSuchJob."""
         directory = self.directory(name)
         if directory is not None:

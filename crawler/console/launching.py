@@ -11,7 +11,7 @@ from threading import Event, Lock
 from time import monotonic
 
 from anabranch.crawler.job.seeds import NONE_LEFT
-from anabranch.crawler.operate import OperatedJob
+from anabranch.crawler.operate import Job
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.crawler.report.logtail import last_lines
 
@@ -45,7 +45,7 @@ class Launcher:
         self._running: list[subprocess.Popen[bytes]] = []
         self._lock = Lock()
 
-    def start(self, directory: Path, options: Sequence[str], job: OperatedJob, *inherited: int) -> int:
+    def start(self, directory: Path, options: Sequence[str], job: Job, *inherited: int) -> int:
         """Have a process crawl the job of a folder; its id, when the crawl answers or has ended in order (blocks).
 
         It inherits these descriptors. Raises: StartFailed with what it said.

@@ -37,7 +37,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import structlog
 
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.operate import OperatedJob
+from anabranch.crawler.operate import Job
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
 from anabranch.dedup.files.locks import folder_turn, try_lock
 from anabranch.frontier import (
@@ -279,7 +279,7 @@ class _Tables:
 class _JobTables:
     """The tables of one job."""
 
-    def __init__(self, job: OperatedJob, folder: Path, run_aside: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, job: Job, folder: Path, run_aside: Callable[[Callable[[], None]], None]) -> None:
         self.job = job
         self._folder = folder
         self._run_aside = run_aside
@@ -445,7 +445,7 @@ class _Live:
         return self._rows
 
 
-def _live(job: OperatedJob) -> _Live:
+def _live(job: Job) -> _Live:
     """Ask the crawl of a job for the queues and gates in its memory."""
     try:
         facts = job.active(_LIVE_ROWS)

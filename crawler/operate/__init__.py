@@ -1,12 +1,11 @@
-"""Operating jobs from outside: one set of methods for every job, whether a process crawls it or not.
+"""Operating jobs from outside: one class for every job, whether a process crawls it or not.
 
     finding     the job that a name, a folder or a URL means
-    folderjob   a job that one process crawls: asks its control socket, or opens the folder
-    databasejob a job of several workers: reads and writes its rows
+    job         the job: asks who crawls it, or opens it as it was left
     listing     the jobs of a folder or a database, a row of facts for each
     due         starts the jobs that are due by their schedules
     notices     tells a command or a webhook of the end of a run
-    contract    the methods, `retry` in as many calls as it takes, and its result in words
+    answers     what the methods return; `retry` in as many calls as it takes, and its result in words
 
 The command line (`cli`) and the console (`console`) show what these methods return. A client finds here all that it needs of a
 job: the methods, the facts they return with the values of `phase` and `line`, the errors they raise, and times as words.
@@ -18,17 +17,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.crawler.operate.contract import OperatedJob as OperatedJob
-    from anabranch.crawler.operate.contract import VerbAnswer as VerbAnswer
-    from anabranch.crawler.operate.contract import has_failed as has_failed
-    from anabranch.crawler.operate.contract import retried_facts as retried_facts
-    from anabranch.crawler.operate.contract import retried_lines as retried_lines
-    from anabranch.crawler.operate.contract import skipped_line as skipped_line
+    from anabranch.crawler.operate.answers import VerbAnswer as VerbAnswer
+    from anabranch.crawler.operate.answers import has_failed as has_failed
+    from anabranch.crawler.operate.answers import retried_lines as retried_lines
+    from anabranch.crawler.operate.answers import skipped_line as skipped_line
     from anabranch.crawler.operate.due import Schedules as Schedules
     from anabranch.crawler.operate.due import schedule_facts as schedule_facts
     from anabranch.crawler.operate.due import start_due as start_due
     from anabranch.crawler.operate.finding import operated as operated
     from anabranch.crawler.operate.finding import operated_folder as operated_folder
+    from anabranch.crawler.operate.job import Job as Job
+    from anabranch.crawler.operate.job import retried_facts as retried_facts
     from anabranch.crawler.operate.listing import NOT_BEGUN as NOT_BEGUN
     from anabranch.crawler.operate.listing import NOT_RUNNING as NOT_RUNNING
     from anabranch.crawler.operate.listing import job_folders as job_folders
@@ -55,7 +54,8 @@ if TYPE_CHECKING:
 
 #: Names by module. They are imported at their first use: who wants a word does not wait for SQLAlchemy.
 _NAMES = {
-    "crawler.operate.contract": "OperatedJob VerbAnswer has_failed retried_facts retried_lines skipped_line",
+    "crawler.operate.answers": "VerbAnswer has_failed retried_lines skipped_line",
+    "crawler.operate.job": "Job retried_facts",
     "crawler.operate.due": "Schedules schedule_facts start_due",
     "crawler.operate.finding": "operated operated_folder",
     "crawler.operate.listing": "NOT_BEGUN NOT_RUNNING job_folders listed row_of",

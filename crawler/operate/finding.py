@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anabranch.crawler.job.folder import refuse_moved
 from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
-from anabranch.crawler.operate.contract import Notify, OperatedJob
-from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
+from anabranch.crawler.operate.answers import Notify
+from anabranch.crawler.operate.job import Job
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.frontier.jobfolder import JOBS, is_embedded, named_job
-
-if TYPE_CHECKING:
-    from anabranch.crawler.operate.databasejob import DatabaseJob
 
 
 def find_job(typed: str) -> Path:
@@ -30,13 +26,14 @@ def find_job(typed: str) -> Path:
     raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
 
 
-def operated(typed: str, notify: Notify = lambda _: None, caller: Caller = BY_VARIABLES) -> OperatedJob:
+def operated(typed: str, notify: Notify = lambda _: None, caller: Caller = BY_VARIABLES) -> Job:
     """The job that is named by its folder, below `jobs`, or by the URL of its database. Raises: UsageError.
 
     `notify` gets lines about what keeps the operator waiting. The `caller` vouches for code of the job's order.
     """
     if typed.startswith(DATABASES):
-        return _in_database(typed, notify, caller)
+        refuse_password(typed)
+        return Job(None, typed, notify=notify, caller=caller)
     return operated_folder(find_job(typed), notify, caller=caller)
 
 
@@ -46,40 +43,39 @@ def operated_folder(
     turn: AbstractContextManager[object] | None = None,
     patience_s: float = PATIENCE_S,
     caller: Caller = BY_VARIABLES,
-) -> OperatedJob:
+) -> Job:
     """The job of a folder, which may be that of a worker. It is opened in its `turn`; its crawl is silent after `patience_s`.
 
     Raises: UsageError, JobMoved.
     """
     turn = turn or nullcontext()
     refuse_moved(directory)
-    if is_embedded(directory):
-        return EmbeddedFolderJob(directory, notify, turn=turn, caller=caller)
-    address = _address(directory)
-    if address is not None:
-        return _in_database(address, notify, caller)
-    return FolderJob(directory, turn=turn, patience_s=patience_s, caller=caller)
+    database = None if is_embedded(directory) else _database(directory)
+    return Job(
+        None if isinstance(database, str) else directory,
+        database,
+        is_embedded(directory),
+        notify=notify,
+        turn=turn,
+        patience_s=patience_s,
+        caller=caller,
+    )
 
 
-def _address(directory: Path) -> str | Path | None:
+def _database(directory: Path) -> str | Path | None:
     """The database of a job of several workers, or its file; None for other jobs. Raises: UsageError."""
     refuse_worker(directory)
     refuse_old_division(directory)
     order = last_order(directory)
     if order is None or not order.frontier.is_shared:
         return None
-    return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
+    if not order.frontier.is_in_database:
+        return shared_file(directory)
+    refuse_password(order.frontier.store)
+    return order.frontier.store
 
 
 def refuse_password(url: str) -> None:
     """Raises: UsageError if the URL of a database holds a password."""
     if holds_password(url):
         raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
-
-
-def _in_database(address: str | Path, notify: Notify, caller: Caller) -> DatabaseJob:
-    if isinstance(address, str):
-        refuse_password(address)
-    from anabranch.crawler.operate.databasejob import DatabaseJob  # noqa: PLC0415 - most jobs have no database
-
-    return DatabaseJob(address, notify, caller)

@@ -79,7 +79,7 @@ from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, JobMoving, OrderError, StoreLost, UsageError, storage_errors
 from anabranch.crawler.processes.gathering import begin_anew, gather
-from anabranch.crawler.run.shared_job import SharedJob
+from anabranch.crawler.run.job_rows import JobRows
 from anabranch.crawler.run.shared_worker import count_left_over
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
@@ -385,7 +385,7 @@ def _rows_in_database(url: str, target: str, caller: Caller) -> Iterator[_Rows]:
     """The rows of a job in a database, from which workers are kept away meanwhile."""
     token, ended = secrets.token_hex(8), Event()
     with JobDatabase(url) as database:
-        job = SharedJob(database, caller=caller)
+        job = JobRows(database, caller=caller)
         order, is_done = job.order, job.desired() is DesiredState.FINISHED
         refuse_withheld(order.code.withheld, url, "moving it")
         hold = partial(hold_for_move, place=url, token=token, target=target)
@@ -492,7 +492,7 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path, store: str = "") -> 
             database.do(partial(put_totals, worker=f"before-{number}", rows=rows, upto=BEFORE))
         database.do(lambda connection: put_fact(connection, "round", str(current_round(job.state).number)))
         database.do(lambda connection: put_changes(connection, lasting_changes(job.directory)))
-        with held_whole(SharedJob(database, order)) as whole:
+        with held_whole(JobRows(database, order)) as whole:
             for part in parts:
                 with _opened(part, store):
                     pass  # it has the present format now

@@ -25,10 +25,11 @@ from anabranch.crawler.report.progress_log import (
 )
 from anabranch.crawler.report.statistics import RateWindow
 from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.run.job_rows import JobLook, JobRows
 from anabranch.crawler.run.metrics import process_numbers
 from anabranch.crawler.run.run_state import Phase
-from anabranch.crawler.run.shared_job import JobLook, SharedJob, worker_numbers
 from anabranch.crawler.run.status import EVENTS
+from anabranch.crawler.run.worker_lines import worker_numbers
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.times import steady_clock
 
@@ -41,7 +42,7 @@ LOOK_S = 0.5
 class JobWatch:
     """Watches one run."""
 
-    def __init__(self, job: SharedJob, before: JobLook, logs: Path, report: ReportSection) -> None:
+    def __init__(self, job: JobRows, before: JobLook, logs: Path, report: ReportSection) -> None:
         self.snapshot = job.snapshot(before)  #: of all workers together, at the last look
         self._job = job
         self._before = before
@@ -136,7 +137,7 @@ class JobWatch:
     def metrics(self) -> dict[str, Any]:
         """The metrics of all processes together, at the last look."""
         own = of_running({**process_numbers(), BUILD: VERSION, PHASE: self._reported.value})
-        return self._sums.summed({"parent": own, **worker_numbers(self._look)})
+        return self._sums.summed({"parent": own, **worker_numbers(self._look.at_work)})
 
     async def end_stopped(self, children: Mapping[int, Child]) -> None:
         """Kill processes that somebody has stopped for as long as a lease, again and again, until cancelled.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,11 +34,11 @@ from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
 from anabranch.crawler.run.control import ControlRefused
+from anabranch.crawler.run.job_rows import JobLook, JobRows
 from anabranch.crawler.run.limits import full_folder
 from anabranch.crawler.run.membership import Surroundings, uploading_of
 from anabranch.crawler.run.metrics import metrics_served
 from anabranch.crawler.run.run_state import Cause, RunNote
-from anabranch.crawler.run.shared_job import JobLook, SharedJob
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.stopped_verbs import (
     WholeJob,
@@ -52,6 +52,7 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier import FrontierCounts
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.jobfolder import STORE_FILE
+from anabranch.frontier.stores.sql.sqlite import sealed
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,13 @@ ROOM_S = 1.0
 
 class WorkerDied(CrawlerError):
     """A process of the crawl dies again and again."""
+
+
+async def supervise(wanted: Wanted, job: JobFolder, outside: Surroundings, fork_server: ForkServer) -> ExitCode:
+    """Crawl a job with processes that share its file; the caller holds the job's lock. Raises: CrawlerError, FrontierError."""
+    file = job.state / STORE_FILE
+    with sealed(file), closing(JobDatabase(file)) as database:
+        return await Supervisor(wanted, job, database, outside, fork_server).run()
 
 
 class Supervisor:
@@ -104,7 +112,7 @@ class Supervisor:
     async def _run(self) -> RunFacts:
         with handle_signals(self._signalled, self._log_status, self._reopen_logs, is_last=self._outside.is_last):
             joined, before = await asyncio.to_thread(self._begin)
-            shared = SharedJob(self._database, self._order)
+            shared = JobRows(self._database, self._order)
             self._watch = JobWatch(shared, before, self._job.crawl_log.parent, self._order.report)
             self._outside.notify(self._opening_line(joined, before))
             address, name = self._order.report.metrics, shared.name
@@ -124,7 +132,7 @@ class Supervisor:
         joined = join(self._database, self._wanted, Applicant("", "", is_named=True))
         with storage_errors(self._job.directory):
             self._job.write_order(dump_order(self._order))
-        return joined, SharedJob(self._database, self._order).look()
+        return joined, JobRows(self._database, self._order).look()
 
     def _opening_line(self, joined: Joined, look: JobLook) -> str:
         counters = look.counts.counters
@@ -297,7 +305,7 @@ class Supervisor:
 
     # The end
 
-    def _end(self, shared: SharedJob, joined: Joined, before: JobLook) -> RunFacts:
+    def _end(self, shared: JobRows, joined: Joined, before: JobLook) -> RunFacts:
         """Gather the logs, write the reports, and say how the run was (blocks)."""
         gather(self._job.directory, worker_folders(self._job.directory))
         self._database.do(free_all_shares)  # of those that have died
@@ -306,7 +314,7 @@ class Supervisor:
         self._watch.end(facts)
         return facts
 
-    def _report(self, shared: SharedJob, whole: WholeJob, joined: Joined, before: JobLook) -> RunFacts:
+    def _report(self, shared: JobRows, whole: WholeJob, joined: Joined, before: JobLook) -> RunFacts:
         key = Canonicalizer(self._order.urls.canonicalization).key
         fared = stopped_seed_outcomes(self._job.directory, list(whole.seeds), key, whole.frontier)
         statistics = whole.frontier.operations.statistics()._replace(

@@ -25,9 +25,10 @@ from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.commands import OPERATOR
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.choosing import ChosenJob
-from anabranch.crawler.job.database import JobDatabase, free_all_shares, has_workers, server_time
+from anabranch.crawler.job.database import JobDatabase, copy_rows, free_all_shares, has_workers, server_time
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, order_to_resume, refuse_moved
 from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.inspection import scratch_copy
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
     CandidateMaker,
@@ -54,12 +55,13 @@ from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFac
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
-from anabranch.crawler.run.shared_job import SharedJob, WorkerLine, WorkersSilent, workers
+from anabranch.crawler.run.job_rows import JobRows, WorkersSilent
 from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning
+from anabranch.crawler.run.worker_lines import WorkerLine, workers
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.frontier import Frontier, Operations, WorkerIdentity
 from anabranch.frontier.errors import StoreInUse
-from anabranch.frontier.jobfolder import STORE_FILE
+from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
 from anabranch.frontier.stores.sql.sqlite import sealed
@@ -119,7 +121,7 @@ def _begin_in_folder(job: JobFolder, order: CrawlOrder, seeds: Sequence[Seed]) -
 
 def _begin_shared(database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed]) -> None:
     join(database, Wanted(order, seeds), Applicant(OPERATOR, "", is_named=True))
-    with held_whole(SharedJob(database, order)) as whole:
+    with held_whole(JobRows(database, order)) as whole:
         add_to_stopped(whole.frontier, whole.seeds, seeds, key_by(order, database.place))
 
 
@@ -268,12 +270,12 @@ class WholeJob(NamedTuple):
     seeds: Seeds
 
 
-def refuse_at_work(job: SharedJob) -> None:
+def refuse_at_work(job: JobRows) -> None:
     """Raises: JobIsRunning if workers crawl the job."""
     _refuse_others(job, job.at_work())
 
 
-def _refuse_others(job: SharedJob, at_work: Sequence[WorkerLine]) -> None:
+def _refuse_others(job: JobRows, at_work: Sequence[WorkerLine]) -> None:
     if others := [line for line in at_work if line.name != OPERATOR]:
         names = ", ".join(line.name for line in others)
         words = "worker {} crawls" if len(others) == 1 else "workers {} crawl"
@@ -281,7 +283,7 @@ def _refuse_others(job: SharedJob, at_work: Sequence[WorkerLine]) -> None:
 
 
 @contextmanager
-def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
+def opened_whole(job: JobRows) -> Iterator[WholeJob]:
     """Become the job's one worker and hold all its shares (blocks). Raises: JobIsRunning if others work; as a crawl does.
 
     If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
@@ -307,7 +309,32 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
 
 @contextmanager
-def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
+def whole_for(job: JobRows, *, reads: bool) -> Iterator[WholeJob]:
+    """The job, held and open; or, to read a job that names policies which must not run, a temporary copy of its rows.
+
+    Raises: as `opened_whole`; StorageError.
+    """
+    if not (reads and job.order.code.of_frontier):
+        with opened_whole(job) as whole:
+            yield whole
+        return
+    refuse_at_work(job)
+
+    def make(copy: Path) -> None:
+        (copy / STATE).mkdir(parents=True)
+        copy_rows(job.database, copy / STATE / STORE_FILE)
+
+    with (
+        scratch_copy(job.place, make) as copy,
+        closing(JobDatabase(copy / STATE / STORE_FILE)) as database,
+    ):
+        database.do(free_all_shares)
+        with held_whole(JobRows(database, job.order), is_view=True) as whole:
+            yield whole
+
+
+@contextmanager
+def held_whole(job: JobRows, *, is_view: bool = False) -> Iterator[WholeJob]:
     """Hold all shares of a job, as `opened_whole` does, for a caller that knows that no other worker is at work.
 
     `is_view`: the job is a copy that is only read, opened by `view_shares`.
@@ -329,7 +356,7 @@ def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
             yield WholeJob(frontier, job.order, Seeds(job.database))
 
 
-def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
+def report_of_whole(whole: WholeJob, job: JobRows, given: Arguments) -> Facts:
     """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), report_limit(given)
     seeds = list(whole.seeds)
@@ -340,7 +367,7 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
         return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
 
 
-def _after_other_commands(opened: Callable[[], Frontier], job: SharedJob) -> Frontier:
+def _after_other_commands(opened: Callable[[], Frontier], job: JobRows) -> Frontier:
     """Open it when no other command holds the job. Raises: WorkersSilent if one does for `PATIENCE_S`."""
     latest_s, was_held = monotonic() + PATIENCE_S, True
     while True:
@@ -356,7 +383,7 @@ def _after_other_commands(opened: Callable[[], Frontier], job: SharedJob) -> Fro
         Event().wait(_LOOK_S)
 
 
-def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
+def _await_all_shares(frontier: Frontier, changed: Event, job: JobRows) -> None:
     """Raises: JobIsRunning when another worker begins; WorkersSilent if the shares are not given up."""
     latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
     assert frontier.hosting is not None

@@ -13,7 +13,8 @@ import pytest
 
 from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.report.metrics import METRICS, summed
-from anabranch.crawler.run.shared_job import SharedJob, worker_numbers
+from anabranch.crawler.run.job_rows import JobRows
+from anabranch.crawler.run.worker_lines import worker_numbers
 from tests.acceptance.command import REPOSITORY, ended, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.acceptance.test_processes import workers
@@ -167,8 +168,8 @@ async def test_one_port_has_the_sums_of_all_processes(tmp_path) -> None:
         await until(lambda: len({*workers(crawl.pid)} - {*before}) == 1)
         await until_counted(2, pages[-1] + 5)
         with closing(JobDatabase(tmp_path / "job" / "state" / "frontier.db")) as database:
-            look = await asyncio.to_thread(lambda: SharedJob(database).look())
-        numbers = summed(worker_numbers(look).values())
+            look = await asyncio.to_thread(lambda: JobRows(database).look())
+        numbers = summed(worker_numbers(look.at_work).values())
         assert (numbers["anabranch_processes"], numbers["anabranch_workers"]) == (2, 8)
         crawl.send_signal(signal.SIGTERM)
         run = await ended(crawl)

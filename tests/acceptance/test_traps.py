@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from anabranch.crawler.operate.contract import VerbAnswer
+from anabranch.crawler.operate.answers import VerbAnswer
 from anabranch.crawler.operate.finding import operated_folder
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate.job import Job
 from tests.acceptance.command import anabranch, ended, start, write_order
 
 #: The path with its query -> the page, or None: there is none.
@@ -87,7 +87,7 @@ async def test_a_site_with_a_token_in_each_link_ends(tmp_path: Path) -> None:
         assert "retry JOB --trap" in why.out
         retried = await anabranch("retry", job, "--trap", cwd=tmp_path)
         assert retried.out == f"{len(skipped)} skipped URLs queued again\n", retried.err
-        assert (await asyncio.to_thread(FolderJob(job).retry_skipped)).facts == {"queued": 0}
+        assert (await asyncio.to_thread(Job(job).retry_skipped)).facts == {"queued": 0}
         done = sum(asked.values())
         run = await anabranch("crawl", "--job", job, "--limit", str(done + 30), cwd=tmp_path)
         assert run.code == 0, run.err

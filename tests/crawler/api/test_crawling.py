@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 import anabranch
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate.job import Job
 from tests.acceptance.archive import archived
 from tests.acceptance.command import SMALL_FILTER
 from tests.facts_schema import checked
@@ -148,7 +148,7 @@ async def test_no_fetch_begins_while_as_many_pages_wait_as_may(tmp_path, body_by
 
 async def steps(job):
     """Return the present step of each worker that has a URL."""
-    table = await asyncio.to_thread(FolderJob(job).report, {"name": "workers"})
+    table = await asyncio.to_thread(Job(job).report, {"name": "workers"})
     return [row["processor"] for row in table["rows"]]
 
 

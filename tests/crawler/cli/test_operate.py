@@ -29,7 +29,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.seedtable import opened_seeds
-from anabranch.crawler.operate import folderjob
+from anabranch.crawler.operate import job as operated_job
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.crawler.outcomes.failures import ConnectFailed
@@ -155,7 +155,7 @@ def test_watch_looks_again_until_the_crawl_ends(job, monkeypatch) -> None:
     monkeypatch.setattr(operate, "WATCH_S", 0.001)
     answers = [RUNNING, {**RUNNING, "phase": "draining"}, RUNNING]
     asked = iter([*answers, None])
-    monkeypatch.setattr(folderjob, "ask", lambda *_: next(asked))
+    monkeypatch.setattr(operated_job, "ask", lambda *_: next(asked))
     with JobFolder.open(job):  # a crawl holds it
         lines = run("status", job, "--watch", "--json").output.splitlines()
     assert [json.loads(line) for line in lines] == answers
@@ -181,13 +181,13 @@ def test_a_job_that_does_not_exist_is_one_line(tmp_path, verb) -> None:
 
 def test_stop_can_wait_until_the_job_is_free(job, monkeypatch) -> None:
     """Whoever scripts it wants the job for himself then."""
-    is_answered, wait_until_free = threading.Event(), folderjob.wait_until_free
+    is_answered, wait_until_free = threading.Event(), operated_job.wait_until_free
 
     def waits(directory) -> None:
         is_answered.set()
         wait_until_free(directory)
 
-    monkeypatch.setattr(folderjob, "wait_until_free", waits)
+    monkeypatch.setattr(operated_job, "wait_until_free", waits)
     with running(job, [RUNNING]):
         waiting = threading.Thread(target=lambda: codes.append(run("stop", job, "--wait").exit_code))
         codes: list[int] = []

@@ -22,7 +22,7 @@ from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.seedtable import opened_seeds
 from anabranch.crawler.job.skipped import SkippedUrl, SkippedUrls
-from anabranch.crawler.operate.contract import HOW_TO_START
+from anabranch.crawler.operate.answers import HOW_TO_START
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import LogFollower
 from anabranch.crawler.run.control import Control

@@ -9,8 +9,7 @@ import pytest
 from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import read_seeds
-from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate.job import Job
 from anabranch.crawler.order.order import ENTRIES, CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from tests.rows import each_row
@@ -21,8 +20,8 @@ def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monke
     pages = "anabranch_pages_total"
     looks = iter([{("a", 1): {pages: 5}, ("a", 2): {pages: 7}}, {("a", 2): {pages: 8}}, {}, {("a", 3): {pages: 1}}])
     jobs = ConsoleJobs(str(tmp_path))
-    monkeypatch.setattr(jobs, "job", lambda _: DatabaseJob("postgresql://db/x", print))
-    monkeypatch.setattr(DatabaseJob, "worker_metrics", lambda _: next(looks))
+    monkeypatch.setattr(jobs, "job", lambda _: Job(None, "postgresql://db/x"))
+    monkeypatch.setattr(Job, "worker_metrics", lambda _: next(looks))
     assert jobs.metrics("x") == {pages: 12}
     assert jobs.metrics("x") == {pages: 13}
     assert jobs.metrics("x") is None
@@ -33,7 +32,7 @@ def test_a_crawl_has_as_long_to_answer_as_the_console_gives(tmp_path) -> None:
     """Each job of a folder has this patience."""
     JobFolder.open(tmp_path / "news").close()
     job = ConsoleJobs(str(tmp_path), patience_s=0.5).job("news")
-    assert isinstance(job, FolderJob)
+    assert isinstance(job, Job)
     assert job.patience_s == 0.5
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.operate.finding import find_job, operated
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate.job import Job
 from anabranch.crawler.outcomes.errors import UsageError
 
 
@@ -22,7 +22,7 @@ def test_a_job_is_named_as_a_folder_or_by_its_name(job: Path, tmp_path: Path) ->
     (tmp_path / "news").mkdir()
     assert find_job("news") == Path("jobs/news")
     assert find_job(str(job)) == job
-    assert operated("news") == FolderJob(Path("jobs/news"))
+    assert operated("news") == Job(Path("jobs/news"))
 
 
 @pytest.mark.parametrize("typed", ["", "nosuch", "/dev/null", ".", "jobs", "x\0y", "x" * 5000])

@@ -24,7 +24,7 @@ from anabranch.crawler.operate.moving import Divided, divide, move, settle_arriv
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import DiskFull, JobMoved, JobMoving, OrderError, UsageError
-from anabranch.crawler.run.shared_job import SharedJob
+from anabranch.crawler.run.job_rows import JobRows
 from anabranch.crawler.run.stopped_verbs import WholeJob, opened_whole
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey
@@ -56,7 +56,7 @@ def urls(job: Path) -> tuple[set[str], set[str]]:
     """Return the queued and the ended URLs of the job's dump, after a check of its seeds."""
     file = shared_file(job)
     assert file is not None
-    with JobDatabase(file) as database, opened_whole(SharedJob(database)) as whole:
+    with JobDatabase(file) as database, opened_whole(JobRows(database)) as whole:
         lines = [json.loads(line) for line in whole.frontier.operations.dump()]
         assert [seed.url for seed in whole.seeds] == ["http://h0.test/"]
     listed = [line for line in lines if "url" in line]
@@ -97,7 +97,7 @@ def test_pauses_budgets_and_blocks_stay(tmp_path: Path) -> None:
     divide(directory, 4)
     file = shared_file(directory)
     assert file is not None
-    with JobDatabase(file) as database, opened_whole(SharedJob(database)) as whole:
+    with JobDatabase(file) as database, opened_whole(JobRows(database)) as whole:
         listed = whole.frontier.operations.queues(limit=50)
         paused = [queue for queue in listed if queue.key.endswith("bkdr:0")]
         assert {queue.state for queue in paused} == {QueueState.PAUSED}

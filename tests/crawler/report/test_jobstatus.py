@@ -19,8 +19,8 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.state import is_finished
-from anabranch.crawler.operate import folderjob
-from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.operate import job as operated_job
+from anabranch.crawler.operate.job import Job
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.jobstatus import status_as_left, undisturbed
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
@@ -128,9 +128,9 @@ def test_a_killed_job_has_the_totals_of_its_opened_frontier(
 
 def test_the_status_of_a_stopped_job_opens_no_frontier(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its form is that of every status; queues are inactive, and the filter is not asked."""
-    monkeypatch.delattr(folderjob, "opened")
+    monkeypatch.delattr(operated_job, "opened")
     (job / "logs" / PROGRESS_LOG_FILE).write_text("2026-11-20T11:22:34Z CRAWL ENDED - stopped by a signal\n")
-    facts = checked(FolderJob(job).status())
+    facts = checked(Job(job).status())
     assert (facts["phase"], facts["line"], facts["is_finished"]) == ("stopped", "stopped by a signal", False)
     assert (facts["pages"], facts["failed"], facts["pending"], facts["fetched_bytes"]) == (1, 1, 7, 700)
     assert [(row["status"], row["count"]) for row in facts["failures"]] == [(-1, 1)]

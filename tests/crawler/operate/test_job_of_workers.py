@@ -14,12 +14,12 @@ from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.workerfolders import shared_file
-from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.job import Job
 from anabranch.crawler.operate.moving import divide, move
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.run import stopped_verbs
-from anabranch.crawler.run.shared_job import NoWorkers, SharedJob
+from anabranch.crawler.run.job_rows import JobRows, NoWorkers
 from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.crawler.run.verbs import JobIsRunning
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
@@ -45,7 +45,7 @@ def worker(tmp_path: Path, place: str) -> Any:
     state = tmp_path / "state"
     state.mkdir()
     with closing(JobDatabase(place)) as database:
-        order = SharedJob(database).order
+        order = JobRows(database).order
     return closing(open_share_holder(state, order, WorkerIdentity(name="a", token="1"), place))
 
 
@@ -55,7 +55,7 @@ def test_a_command_gives_the_job_up_to_a_worker_that_begins(tmp_path: Path, plac
         closing(JobDatabase(place)) as database,
         worker(tmp_path, place),
         pytest.raises(JobIsRunning, match="worker a crawls it"),
-        held_whole(SharedJob(database)),
+        held_whole(JobRows(database)),
     ):
         pass
 
@@ -64,21 +64,21 @@ def test_a_worker_that_begins_meanwhile_is_asked(tmp_path: Path, place: str, mon
     """The command that has found none at work asks again by itself."""
     found = iter([NoWorkers("nobody")])
 
-    def answer(_: SharedJob, verb: str, arguments: object) -> dict[str, object]:
+    def answer(_: JobRows, verb: str, arguments: object) -> dict[str, object]:
         for error in found:
             raise error
         return {"verb": verb, "by": "a", "arguments": arguments}
 
-    monkeypatch.setattr(SharedJob, "answer", answer)
+    monkeypatch.setattr(JobRows, "answer", answer)
     with worker(tmp_path, place):
-        assert DatabaseJob(place, print).report({"name": "hosts"})["by"] == "a"
+        assert Job(None, place).report({"name": "hosts"})["by"] == "a"
 
 
 def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first."""
     monkeypatch.setattr(stopped_verbs, "PATIENCE_S", HANG_S)
     with ThreadPoolExecutor() as pool:
-        reports = [pool.submit(DatabaseJob(place, print).report, {"name": "hosts"}) for _ in range(3)]
+        reports = [pool.submit(Job(None, place).report, {"name": "hosts"}) for _ in range(3)]
     assert [report.result()["rows"] for report in reports] == [[]] * 3
 
 
@@ -94,7 +94,7 @@ def test_two_commands_hold_a_stopped_job_of_processes_one_after_the_other(
     file = shared_file(tmp_path / "job")
     assert file is not None
     with ThreadPoolExecutor() as pool:
-        reports = [pool.submit(DatabaseJob(file, print).report, {"name": "hosts"}) for _ in range(3)]
+        reports = [pool.submit(Job(tmp_path / "job", file).report, {"name": "hosts"}) for _ in range(3)]
     assert [report.result()["rows"] for report in reports] == [[]] * 3
 
 
@@ -103,8 +103,8 @@ def test_a_command_that_another_one_keeps_waiting_ends(place: str, monkeypatch: 
     monkeypatch.setattr(stopped_verbs, "PATIENCE_S", 0.0)
     with (
         closing(JobDatabase(place)) as database,
-        held_whole(SharedJob(database)),
+        held_whole(JobRows(database)),
         pytest.raises(stopped_verbs.WorkersSilent, match="another command holds the job; ask again"),
-        held_whole(SharedJob(database)),
+        held_whole(JobRows(database)),
     ):
         pass

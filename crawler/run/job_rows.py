@@ -1,4 +1,4 @@
-"""A job of several workers as an operator sees it, from any machine: its workers, its status, and verbs that they answer.
+"""The rows of a job of several workers, for an operator on any machine: its status, what is wanted, and what workers answer.
 
 Status and totals are rows, so nobody has to answer. What concerns a host or a queue is asked of the worker that has its share;
 lists of queues are asked of all. If no worker is at work, the operator's command becomes one for a moment and holds all shares.
@@ -6,7 +6,6 @@ lists of queues are asked of all. If no worker is at work, the operator's comman
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +34,7 @@ from anabranch.crawler.cluster.commands import (
     take_answer,
     withdraw,
 )
-from anabranch.crawler.cluster.outputs import requeue_lost
+from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.database import (
     JobDatabase,
@@ -47,7 +46,7 @@ from anabranch.crawler.job.database import (
     lock_job,
     server_time,
 )
-from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.job.folder import end_wish, who_holds
 from anabranch.crawler.job.orderfile import keep_changes
 from anabranch.crawler.job.seeding import known_keys
 from anabranch.crawler.job.seedtable import Seeds
@@ -61,6 +60,7 @@ from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobMoving,
 from anabranch.crawler.report.jobstatus import (
     KILLED,
     MOST_LOOKED_AT,
+    STOPPED,
     UNKNOWN,
     CrawlSnapshot,
     status_facts,
@@ -70,7 +70,7 @@ from anabranch.crawler.report.jobstatus import (
     with_run,
 )
 from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_logged, last_run
-from anabranch.crawler.report.metrics import Numbers
+from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import progress_line
 from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
@@ -82,8 +82,16 @@ from anabranch.crawler.run.crawl_verbs import (
     report_limit,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
-from anabranch.crawler.run.summing import joined_rows, merged_listing, summed_snapshot
+from anabranch.crawler.run.summing import joined_rows, merged_active, merged_listing, summed_snapshot
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, gate_key, text_argument
+from anabranch.crawler.run.worker_lines import (
+    WorkerLine,
+    drained_facts,
+    silences,
+    worker_facts,
+    worker_numbers,
+    workers,
+)
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier import Counters, JobCounts, end_late_workers, epochs_of
@@ -125,57 +133,9 @@ class WorkersSilent(CrawlerError):
     exit_code = ExitCode.STORE_OR_JOB_IN_USE
 
 
-class WorkerLine(NamedTuple):
-    """A worker of a job."""
-
-    epoch: int
-    name: str
-    shares: int
-    lease_s: float  #: so long its lease lasts from now on; below 0: it is late
-    joined_s: float  #: epoch seconds, by the server's clock
-    silent_s: float  #: seconds since its last status
-    drains: bool
-    obeyed: int  #: number of the operator's last wish that it has followed
-    status: Mapping[str, Any] | None  #: None: there is none yet
-
-    @property
-    def is_silent(self) -> bool:
-        """It hangs, or is gone: it writes its status each second. One that joins has none yet."""
-        return self.silent_s > SILENT_S and (self.status is not None or self.lease_s <= 0)
-
-    @property
-    def silence(self) -> str:
-        """That it does not answer, in words."""
-        process = "" if self.status is None else f" (process {self.status['pid']})"
-        return f"{self.name}{process} has not answered for {duration_words(self.silent_s)}"
-
-
-def workers(connection: Connection) -> list[WorkerLine]:
-    """The workers that have not left, the first to join first."""
-    if not has_workers(connection):
-        return []
-    now_s = server_time(connection)
-    rows = fetch(
-        connection,
-        """SELECT worker.epoch, worker.name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch),
-           until_s - :now_s, joined_s, :now_s - coalesce(status_s, joined_s), coalesce(drains, 0),
-           coalesce(obeyed, 0), status
-           FROM worker LEFT JOIN job_worker ON job_worker.epoch = worker.epoch
-           WHERE until_s > 0 ORDER BY worker.epoch""",
-        now_s=now_s,
-    )
-    return [
-        WorkerLine(
-            epoch, name, shares, float(lease_s), float(joined_s), float(silent_s), bool(drains), obeyed,
-            None if status is None else json.loads(status),
-        )
-        for epoch, name, shares, lease_s, joined_s, silent_s, drains, obeyed, status in rows
-    ]  # fmt: skip
-
-
 @dataclass
-class SharedJob:
-    """A job in a database. All methods block. Raises: UsageError without a job there; StoreUnavailable."""
+class JobRows:
+    """The rows of a job in its database. All methods block. Raises: UsageError without a job there; StoreUnavailable."""
 
     database: JobDatabase
     known: CrawlOrder | None = None  #: the order of a crawl that runs the job now; else the rows have it
@@ -224,6 +184,30 @@ class SharedJob:
 
     # What all are to do
 
+    def steer(self, verb: str, arguments: Arguments, notify: Callable[[str], None]) -> Facts:
+        """Have all workers pause, resume or stop; the job's status then. `resume` with a `worker`: that one may come back.
+
+        If no worker is at work, a stop says that a job of this machine need not run.
+        Raises: NoWorkers, WorkersSilent, UsageError.
+        """
+        worker = arguments.get("worker")
+        if worker is not None:
+            self._let_back(str(worker))
+            notify(f"worker {worker} may come back; start it")
+            return self.status()
+        wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else Wish(verb)
+        was_at_rest = self._is_at_rest
+        try:
+            facts = self.want(wanted, notify)
+        except NoWorkers:
+            if wanted not in {Wish.STOP, Wish.STOP_NOW} or self.folder is None or not end_wish(self.folder):
+                raise
+            return self.status()
+        # The status of a stopped job says it.
+        if verb == "resume" and was_at_rest and (facts["phase"] != STOPPED or facts["is_finished"]):
+            notify(self.rest_words())
+        return facts
+
     def want(self, wanted: Wish, notify: Callable[[str], None]) -> Facts:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
 
@@ -239,7 +223,7 @@ class SharedJob:
         number = self.database.do(partial(self._wish, wanted, is_crawled=bool(self.at_work())))
         if number is None:
             if silent := self.silent():
-                raise WorkersSilent(f"{self.place}: {_silences(silent)}; nothing was changed")
+                raise WorkersSilent(f"{self.place}: {silences(silent)}; nothing was changed")
             raise NoWorkers(f"{self.place}: no worker of this job is at work; there is nothing to {wanted.value}")
         self._await_obeyed(wanted, number, notify)
         return self.status()
@@ -255,12 +239,22 @@ class SharedJob:
             put_desired_state(connection, state)
         return put_wish(connection, wanted)
 
-    def want_run(self) -> None:
-        """Let a job in a database that is stopped or finished run again, since URLs were queued, or will be."""
+    def want_run(self) -> bool:
+        """Let a job in a database that is stopped or finished run again, since URLs were queued. Whether it was at rest."""
+        was_at_rest = self._is_at_rest
         if self.folder is None:
             self.database.do(partial(put_desired_state, state=DesiredState.RUN))
+        return was_at_rest
 
-    def let_back(self, name: str) -> None:
+    @property
+    def _is_at_rest(self) -> bool:
+        return self.folder is None and self.desired() is not DesiredState.RUN
+
+    def rest_words(self) -> str:
+        """That the workers of a job that was at rest need to be started."""
+        return f"workers that were told to end do not come back by themselves; {self.start_hint()}"
+
+    def _let_back(self, name: str) -> None:
         """Let a drained worker come back when it is started. Raises: UsageError if it is not drained."""
         if self.folder is not None:
             raise UsageError(
@@ -294,7 +288,7 @@ class SharedJob:
                 return
             if monotonic() - began_s > SILENT_S and all(line.is_silent for line in left):
                 raise WorkersSilent(
-                    f"{self.place}: {_silences(left)}; {wanted.value} is recorded, and done if it goes on"
+                    f"{self.place}: {silences(left)}; {wanted.value} is recorded, and done if it goes on"
                 )
             if not is_notified and monotonic() - began_s > _SLOW_S:
                 is_notified = True
@@ -315,7 +309,7 @@ class SharedJob:
             at_work = self.at_work()
             if not at_work or not all(line.is_silent for line in at_work):
                 return
-        raise WorkersSilent(f"{self.place}: {_silences(at_work)}; nothing was changed")
+        raise WorkersSilent(f"{self.place}: {silences(at_work)}; nothing was changed")
 
     def drain(self, name: str, notify: Callable[[str], None], patience_s: float) -> None:
         """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
@@ -369,8 +363,10 @@ class SharedJob:
         now = self.database.do(used)
         return limits_note(self.order.limits, LIMIT_KEYS, now, is_running=is_running)
 
-    def requeue(self, name: str) -> int:
+    def requeue(self, name: str, notify: Callable[[str], None]) -> int:
         """Queue again what was lost with a worker; how many pages. Raises: UsageError if it is at work, or never was."""
+        if not self.database.do(partial(has_outputs, worker=name)):
+            notify(f"no file of {name} was copied elsewhere ([write] upload), so all its pages count as lost")
         self.database.do(end_late_workers)
         known = self.database.do(partial(epochs_of, name=name))
         if not known:
@@ -392,7 +388,7 @@ class SharedJob:
         now = self.snapshot(look)
         if is_free or (not look.at_work and self.folder is None):
             facts = self._status_as_left(look, now)
-            lines = [facts["line"], _silences([] if is_free else look.silent)]  # silent ones hang, or were killed
+            lines = [facts["line"], silences([] if is_free else look.silent)]  # silent ones hang, or were killed
             return {**facts, "line": "; ".join(filter(None, lines))}
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
@@ -451,6 +447,21 @@ class SharedJob:
                 return False
         return bool(keys)
 
+    def listed_workers(self) -> list[Facts]:
+        """Those that have not left, and those that were drained, as `workers --json` shows them."""
+        listed = self.database.do(workers) if self.folder is None else self.at_work()
+        left = {*self.database.do(drained_workers)} - {line.name for line in listed}
+        return [*map(worker_facts, listed), *map(drained_facts, sorted(left))]
+
+    def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
+        """The metrics of each worker at work, by its machine and process."""
+        return worker_numbers(self.at_work())
+
+    def metrics(self) -> Facts | None:
+        """The metrics of the workers at work, summed; None without one."""
+        at_work = self.at_work()
+        return summed(worker_numbers(at_work).values()) if at_work else None
+
     def look(self) -> JobLook:
         """The job's rows at one moment."""
         return self.database.do(_read_status)
@@ -471,7 +482,7 @@ class SharedJob:
             answered=look.used.pages, totals={**(now.totals or totals), **totals},
         )  # fmt: skip
 
-    # Verbs
+    # What workers answer
 
     def answer(self, verb: str, given: Arguments) -> Facts:
         """Ask the workers whom a verb concerns. Raises: NoWorkers; WorkersSilent; ControlRefused with what one said."""
@@ -496,6 +507,13 @@ class SharedJob:
         at_work = {line.epoch: line.name for line in self.at_work()}
         replies, silent = self._replies_within(_SOON_S, [*at_work], verb, given) if at_work else ({}, set[int]())
         return [facts_of(reply) for reply in replies.values()], sorted(at_work[epoch] for epoch in silent)
+
+    def active(self, limit: int) -> Facts | None:
+        """Sum the answers of all workers to `active`; `silent` are those that do not answer soon. None without a worker."""
+        found, silent = self.answers_soon("active", {"limit": limit})
+        if not found and not silent:
+            return None
+        return {**merged_active(found, self.database.do(server_time)), "silent": silent}
 
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
@@ -540,7 +558,7 @@ class SharedJob:
         if silent or not replies:
             lines = [line for line in self.at_work() if line.epoch in silent]
             if hung := [line for line in lines if line.is_silent]:
-                raise WorkersSilent(f"{self.place}: {_silences(hung)}")
+                raise WorkersSilent(f"{self.place}: {silences(hung)}")
             names = ", ".join(line.name for line in lines) or "the worker that was asked"
             raise WorkersSilent(f"{self.place}: no answer from {names}; ask again")
         return list(replies.values())
@@ -593,7 +611,7 @@ def _with_workers(facts: Facts, look: JobLook, wanted: DesiredState) -> Facts:
     if wanted is not DesiredState.RUN or not look.silent or facts["is_finished"]:
         return facts
     last_s = look.now_s - min(line.silent_s for line in look.silent)
-    return {**facts, "state": KILLED, "ended": {"why": KILLED, "words": _silences(look.silent), "time_s": last_s}}
+    return {**facts, "state": KILLED, "ended": {"why": KILLED, "words": silences(look.silent), "time_s": last_s}}
 
 
 def failures_of_job(connection: Connection) -> Mapping[int, int]:
@@ -610,16 +628,6 @@ def _read_status(connection: Connection) -> JobLook:
     return JobLook(now_s, at_work, silent, job_counts(connection), used(connection), run_begin(connection))
 
 
-def worker_numbers(look: JobLook) -> dict[tuple[str, int], Numbers]:
-    """The metrics of each worker at work that has a status, by its machine and process."""
-    statuses = (line.status for line in look.at_work if line.status is not None)
-    return {(status["machine"], status["pid"]): status.get("metrics", {}) for status in statuses}
-
-
-def _silences(lines: Sequence[WorkerLine]) -> str:
-    return ", ".join(line.silence for line in lines)
-
-
 def _phase(now: CrawlSnapshot, look: JobLook) -> str:
     """Return the phase of a job that workers crawl or have begun to; `UNKNOWN` if none of them answers."""
     if look.silent and all(worker.is_silent for worker in look.at_work):
@@ -630,7 +638,7 @@ def _phase(now: CrawlSnapshot, look: JobLook) -> str:
 
 def _line(now: CrawlSnapshot, look: JobLook) -> str:
     at_work = counted(len(look.at_work), "worker")
-    return " · ".join(filter(None, [at_work, progress_line(now), _silences(look.silent)]))
+    return " · ".join(filter(None, [at_work, progress_line(now), silences(look.silent)]))
 
 
 def _patience(seconds: float = PATIENCE_S) -> Iterator[None]:

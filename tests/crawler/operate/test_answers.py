@@ -1,6 +1,6 @@
 """`retry` goes on call after call, and says what it did."""
 
-from anabranch.crawler.operate.contract import VerbAnswer, has_failed, retried_all, retried_lines
+from anabranch.crawler.operate.answers import VerbAnswer, has_failed, retried_all, retried_lines
 
 NONE = {"start": "", "queued": 0, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": ""}
 
