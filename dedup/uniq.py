@@ -153,22 +153,29 @@ class UniqParameters:
     @property
     def format(self) -> formatfile.Format:
         """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage is impossible."""
-        if "smm" in self.stages:
-            shape(self.smm_signature, self.smm_levels)
-        if "dsbf" in self.stages:
-            self.dsbf.require_few_leaves()
-        return format_of(self)
+        return _possible_format(self)
+
+
+@lru_cache(maxsize=16)  # an order is checked several times before its filter is opened
+def _possible_format(given: UniqParameters) -> formatfile.Format:
+    stages = given.stages
+    if "smm" in stages:
+        shape(given.smm_signature, given.smm_levels)
+    if "dsbf" in stages:
+        given.dsbf.require_few_leaves()
+    return format_of(given)
 
 
 def format_of(given: UniqParameters) -> formatfile.Format:
     """The format of these parameters, whether or not the stages can be made of them; imports no user function."""
     resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
     resolved |= {"levels": list(given.smm_levels), "signature": given.smm_signature}
-    names = ["mode", *(name for stage in given.stages for name in _PARAMETERS[stage])]
+    stages, leaf_kind = given.stages, given.dsbf_leaf_kind
+    names = ["mode", *(name for stage in stages for name in _PARAMETERS[stage])]
     parameters, version = {name: resolved[name] for name in names}, VERSION
-    if "dsbf" in given.stages and given.dsbf_leaf_kind != CLASSIC:
-        parameters["leaf_kind"] = given.dsbf_leaf_kind
-        version += LEAF_KINDS.get(given.dsbf_leaf_kind, 0)
+    if "dsbf" in stages and leaf_kind != CLASSIC:
+        parameters["leaf_kind"] = leaf_kind
+        version += LEAF_KINDS.get(leaf_kind, 0)
     return formatfile.Format(magic=MAGIC, version=version, parameters=parameters)
 
 

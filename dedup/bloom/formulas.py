@@ -12,9 +12,9 @@ sum over i of Poisson(i) (1 - (1 - 1/B)^(ki))^k: not a function of the share of 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +79,27 @@ def capacity_with(m: int, k: int, f: float) -> int:
     return math.floor(-(m / k) * math.log1p(-(f ** (1 / k))))
 
 
+#: Numbers whose rates are computed at once.
+_AT_ONCE = 64
+
+
+def last_within(most: int, f: float, rates: Callable[[IntArray], NDArray[np.float64]]) -> int:
+    """The largest number from 0 to `most` whose rate is at most f, or -1; rates grow with it. Cost: log64(most) calls."""
+    below, above = -1, most + 1
+    while above - below > 1:
+        asked = np.linspace(below + 1, above - 1, min(_AT_ONCE, above - below - 1)).astype(np.int64)
+        within = int(np.searchsorted(rates(asked), f, side="right"))
+        if within < len(asked):
+            above = asked[within].item()
+        if within:
+            below = asked[within - 1].item()
+    return below
+
+
 @lru_cache(maxsize=64)
 def blocked_capacity(m: int, k: int, f: float) -> int:
-    """`capacity_with` of blocked filters, by bisection."""
-    most = range(2 * capacity_with(m, k, f) + 2)
-    return bisect_right(most, f, key=lambda n: blocked_rates(m, k, np.array([n])).item()) - 1
+    """`capacity_with` of blocked filters, by search."""
+    return last_within(2 * capacity_with(m, k, f) + 1, f, partial(blocked_rates, m, k))
 
 
 def best_hashes(m: int, f: float) -> int:
@@ -180,13 +196,13 @@ class DsbfParameters:
         """
         share = BLOCKED_SPLIT_SHARE if self.is_blocked else SPLIT_SHARE
         most = math.floor(min(share, 1 - self.false_positive) * self.capacity)
-        return max(min(1, most), bisect_right(range(most + 1), self.false_positive, key=self._rate_while_splitting) - 1)
+        return max(min(1, most), last_within(most, self.false_positive, self._rates_while_splitting))
 
-    def _rate_while_splitting(self, s: int) -> float:
-        """Rate of a leaf of s elements and of its fullest child, added up; it grows with s."""
+    def _rates_while_splitting(self, s: IntArray) -> NDArray[np.float64]:
+        """Rates of leaves of s elements and of their fullest children, added up; they grow with s."""
         share = s / self.split_fan_out
-        child = share + 3 * math.sqrt(share) + 2 * s / MOVES_PER_KEY
-        return float(self.rates(np.array([s, child])).sum())
+        children = share + 3 * np.sqrt(share) + 2 * s / MOVES_PER_KEY
+        return np.asarray(self.rates(np.stack([s, children])).sum(axis=0), dtype=np.float64)
 
     @cached_property
     def first_leaves(self) -> int:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from anabranch.dedup.bloom.formulas import (
     MOVES_PER_KEY,
@@ -17,9 +19,11 @@ from anabranch.dedup.bloom.formulas import (
     blocked_rates,
     capacity_with,
     false_positive_rates,
+    last_within,
     leaves_for,
 )
 from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.keys import IntArray
 from tests.rows import each_row
 
 
@@ -177,3 +181,20 @@ def test_impossible_numbers_are_refused_by_name(wrong: dict[str, float]) -> None
     """The message starts with the number's name."""
     with pytest.raises(BadParameters, match=f"^{next(iter(wrong))}"):
         DsbfParameters(**wrong)
+
+
+@given(
+    st.lists(st.integers(0, 400), max_size=500).map(sorted).map(np.array),
+    st.integers(-1, 401),
+)
+def test_the_last_number_within_a_rate_is_that_of_a_search_one_by_one(rates: NDArray[np.float64], bound: int) -> None:
+    """With equal rates, none and all of them within the bound, too."""
+    asked = 0
+
+    def rates_of(numbers: IntArray) -> NDArray[np.float64]:
+        nonlocal asked
+        asked += 1
+        return rates[numbers]
+
+    assert last_within(len(rates) - 1, bound, rates_of) == bisect_right(rates, bound) - 1
+    assert asked <= 2
