@@ -55,17 +55,17 @@ ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
 
 class Evidence:
-    """What a job knows about URLs apart from its queue and its scope. This one knows nothing. Its methods may block."""
+    """The facts that a job has about URLs apart from its queue and its scope. This one has none. Its methods may block."""
 
     asks_robots = False  #: the crawl asks for robots.txt
 
     def robots(self, url: str, now_s: float) -> str:
-        """What is known about the robots.txt at this URL."""
+        """Say what is known about the robots.txt at this URL."""
         del url, now_s
         return ""
 
     def robots_verdict(self, url: str, now_s: float) -> str | None:
-        """What robots.txt decides about a page; None: only a running crawl has the rules."""
+        """Robots.txt's verdict on a page; None: only a running crawl has the rules."""
         del url, now_s
         return None
 
@@ -151,7 +151,7 @@ class UrlExplainer:
         return {**facts, "body": words}
 
     def _body_words(self, url: str, hops: str | None, state: str) -> str:
-        """What the rules before the body may decide about a URL that has no answer yet."""
+        """The verdict that the rules before the body may give on a URL that has no answer yet."""
         if self.body is None or state == UrlState.ENDED.value:
             return ""
         return self.body.words_before(url, hops or "")

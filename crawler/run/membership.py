@@ -48,11 +48,11 @@ class OpenedRun(Protocol):
 
     @property
     def accounts(self) -> Accounts:
-        """The counts of this process."""
+        """The totals that this process has counted."""
 
     @property
     def journal(self) -> Journal:
-        """The journal that keeps its files in step."""
+        """The journal, which keeps the run's files in step."""
 
     @property
     def limits(self) -> RunLimits:
@@ -64,7 +64,7 @@ class OpenedRun(Protocol):
 
     @property
     def seeding(self) -> Seeding:
-        """The seeding, which opens the scope for seeds that others found."""
+        """The part that opens the scope for seeds that others found."""
 
 
 class Surroundings:
@@ -204,7 +204,7 @@ class SoleMembership:
 def uploading_of(
     order: CrawlOrder, job: JobFolder, worker: str = "", register: Callable[[Uploaded], None] | None = None
 ) -> Uploading | None:
-    """What copies the WARC files of this worker elsewhere; None if the order does not ask for it. Raises: OrderError."""
+    """The task that copies this worker's WARC files elsewhere; None if the order does not ask for it. Raises: OrderError."""
     if not (order.write.warc and order.write.upload and job.has_own_warc):
         return None
     target = f"{order.write.upload.rstrip('/')}/{worker}" if worker else order.write.upload

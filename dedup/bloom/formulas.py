@@ -63,8 +63,8 @@ _DEVIATIONS, _MORE_LOADS = 12, 30
 def blocked_rates(m: int, k: int, n: IntArray | NDArray[np.float64]) -> NDArray[np.float64]:
     """Rates of blocked filters of m bits and k hashes that hold n elements each: means over the loads of their blocks."""
     means = np.asarray(n, dtype=np.float64) * (BLOCK_BITS / m)
-    rates = block_rates(k, means)
     few = (means > 0) & (means <= _HIGHEST_MEAN)
+    rates = np.empty_like(means) if few.all() else block_rates(k, means)
     if few.any():
         mean = means[few][:, None]
         highest = float(mean.max())

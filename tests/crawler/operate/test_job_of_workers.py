@@ -13,11 +13,13 @@ import pytest
 from anabranch.crawler.job.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job, open_share_holder
+from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.workerfolders import shared_file
 from anabranch.crawler.operate.job import Job
 from anabranch.crawler.operate.moving import divide, move
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE
 from anabranch.crawler.run import stopped_verbs
 from anabranch.crawler.run.job_rows import JobRows, NoWorkers
 from anabranch.crawler.run.stopped_verbs import held_whole
@@ -96,6 +98,23 @@ def test_two_commands_hold_a_stopped_job_of_processes_one_after_the_other(
     with ThreadPoolExecutor() as pool:
         reports = [pool.submit(Job(tmp_path / "job", file).report, {"name": "hosts"}) for _ in range(3)]
     assert [report.result()["rows"] for report in reports] == [[]] * 3
+
+
+def test_a_stopped_job_of_processes_is_explained_like_one_of_one_process(tmp_path: Path) -> None:
+    """The URL waits because nobody crawls the job, and the line says how the last run ended."""
+    with JobFolder.open(tmp_path / "job") as folder:
+        folder.write_order(dump_order(ORDER))
+        open_job(folder.state, ORDER).close()
+    alone = Job(tmp_path / "job")
+    assert alone.add([Seed(url="http://a.test/", source="x")])[1][0]["verdict"] == "new"
+    (tmp_path / "job" / "logs" / PROGRESS_LOG_FILE).write_text(
+        "2026-11-20T11:22:34Z CRAWL ENDED - stopped by a signal\n"
+    )
+    before = alone.answer("why", {"url": "http://a.test/"})
+    divide(tmp_path / "job", 4)
+    after = Job(tmp_path / "job", shared_file(tmp_path / "job")).answer("why", {"url": "http://a.test/"})
+    assert after.facts["explanation"]["reason"] == before.facts["explanation"]["reason"]
+    assert "no process crawls the job (stopped by a signal)" in after.facts["explanation"]["reason"]
 
 
 def test_a_command_that_another_one_keeps_waiting_ends(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
