@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.agreement import LOCAL, RunBegin, run_begin, set_order
 from anabranch.crawler.cluster.commands import (
+    OPERATOR,
     DesiredState,
     Wish,
     absent_workers,
@@ -174,8 +175,9 @@ class JobRows:
         return address.parent.parent if isinstance(address, Path) else None
 
     def at_work(self) -> list[WorkerLine]:
-        """The workers whose leases last."""
-        return [] if self._is_free else [line for line in self.database.do(workers) if line.lease_s > 0]
+        """The workers whose leases last, without a command that holds the job for a moment: it answers nothing."""
+        lines = [] if self._is_free else self.database.do(workers)
+        return [line for line in lines if line.lease_s > 0 and line.name != OPERATOR]
 
     @property
     def _is_free(self) -> bool:

@@ -76,6 +76,15 @@ def test_a_worker_that_begins_meanwhile_is_asked(tmp_path: Path, place: str, mon
         assert Job(None, place).report({"name": "hosts"})["by"] == "a"
 
 
+def test_a_command_that_holds_the_job_is_no_worker_that_others_ask(place: str) -> None:
+    """It would never answer: they wait until it has ended, and hold the job themselves."""
+    with closing(JobDatabase(place)) as database, held_whole(JobRows(database)):
+        rows = JobRows(database)
+        assert rows.at_work() == []
+        with pytest.raises(NoWorkers):
+            rows.answer("report", {"name": "hosts"})
+
+
 def test_two_commands_hold_a_stopped_job_one_after_the_other(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first."""
     monkeypatch.setattr(stopped_verbs, "PATIENCE_S", HANG_S)
