@@ -200,7 +200,7 @@ async def test_the_crawl_can_be_steered(given):
         await crawl.resume()
         assert (await crawl.why(first.url))["explanation"]["state"] == "leased"
         assert [seed["verdict"] for seed in await crawl.add(f"{SEED}4")] == ["new"]
-        with pytest.raises(anabranch.UsageError, match="not an http or https URL"):
+        with pytest.raises(anabranch.UsageError, match="mailto: is neither http: nor https:"):
             await crawl.add("mailto:a@b.test")
         await crawl.stop()
         left = [page async for page in pages]

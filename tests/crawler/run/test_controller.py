@@ -177,7 +177,7 @@ async def test_a_queue_over_its_budget_keeps_its_urls_until_the_budget_is_raised
         assert f"ended          {WhyEnded.RETIRED.value}\n" in run.said[-1]
         assert "retired        2 URLs, in queues over their budget or put aside\n" in run.said[-1]
         _, again = await crawl(web, tmp_path, frontier=frugal)
-        expected = f"job {tmp_path}/job: 2 URLs are left, all in retired queues; raise total_budget to go on"
+        expected = f"job {tmp_path}/job: 2 URLs left, all in retired queues; raise total_budget to go on"
         assert again.said[0] == expected
         assert not (tmp_path / "job" / "state" / "finished").exists()
         _, last = await crawl(web, tmp_path, frontier=frugal | {"total_budget": 100})
@@ -266,7 +266,7 @@ async def test_without_any_answer_the_exit_code_is_5(tmp_path) -> None:
         assert (code, crawled(tmp_path)) == (ExitCode.NO_SEED_ANSWERED, [])
         assert "is not a public address" in run.said[-1]
         code, run = await crawl(web, tmp_path)
-    assert run.said[0] == f"resuming job {tmp_path}/job: 1 URLs done, 1 queued"
+    assert run.said[0] == f"resuming job {tmp_path}/job: 1 URL done, 1 queued"
     assert (code, crawled(tmp_path)) == (ExitCode.DONE, ALL)
 
 
