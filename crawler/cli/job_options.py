@@ -194,17 +194,23 @@ def report(
         str,
         typer.Argument(
             metavar="[NAME]",
-            help=f"One of {NAMES}, source.",
-            autocompletion=completed_from(*NAMES.split(", "), "source"),
+            help=f"One of {NAMES}, source; or rounds, which compares two of them.",
+            autocompletion=completed_from(*NAMES.split(", "), "source", "rounds"),
         ),
     ] = "crawl-summary",
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N rows.")] = 1000,
+    rounds: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="With the report rounds: compare these two; without it the last two."),
+    ] = None,
     as_json: Json = False,
     run_code: RunCode = False,
 ) -> None:
     """Print a report of a running or stopped job."""
-    from anabranch.crawler.cli.operate import run_report  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_report, run_rounds  # noqa: PLC0415 - help must be fast
 
+    if name == "rounds" or rounds is not None:
+        raise typer.Exit(run_rounds(job, name, rounds, limit=limit, as_json=as_json))
     raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json, run_code=run_code))
 
 

@@ -27,9 +27,11 @@ from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import known_line
 from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, ended_line, stopped_lines
 from anabranch.crawler.report.reports import report_kind
+from anabranch.crawler.report.rounds import ROUNDS, compare_rounds
 from anabranch.crawler.report.table import escaped, folded, plain_table, report_of, text_lines
 from anabranch.crawler.run.control import ControlSilent
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
+from anabranch.frontier.jobfolder import named_job
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
 
@@ -186,6 +188,30 @@ def run_report(job: str, name: str, *, limit: int, as_json: bool, run_code: bool
             return
         more = "… and more; --limit shows them, reports/ holds all at the end\n" if facts.get("more") else ""
         put("".join([*text_lines(report_of(dict(facts))), more]).removesuffix("\n"))
+
+    return guarded(run)
+
+
+def run_rounds(job: str, name: str, rounds: str | None, *, limit: int, as_json: bool) -> int:
+    """Compare two rounds of a job in a folder. A foreseeable error becomes one line on standard error and its exit code."""
+
+    def run() -> None:
+        if name != ROUNDS:
+            raise UsageError(f"--rounds: is of the report {ROUNDS}, and not of {name}")
+        before, comma, after = (rounds or "").partition(",")
+        if rounds is not None and not (comma and before.strip().isdecimal() and after.strip().isdecimal()):
+            raise UsageError(f"--rounds {rounds}: name two, as in 1,2")
+        directory = named_job(job)
+        if directory is None:
+            operated(job, say)  # which says so if there is no such job
+            raise UsageError(f"{job}: the logs of this job are on the machines of its workers")
+        numbers = (int(before), int(after)) if comma else (None, None)
+        found = compare_rounds(directory, *numbers, limit=limit)
+        if as_json:
+            put(json.dumps(found.facts, indent=2))
+            return
+        more = ["… and more; --limit shows them\n"] if found.more else []
+        put("".join([f"{found.line}\n", *text_lines(found.table), *more]).removesuffix("\n"))
 
     return guarded(run)
 
