@@ -40,9 +40,9 @@ from tests.rows import each_row
 CLONE = Path(__file__).resolve().parent.parent
 
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
-MOST_FILES = 390
+MOST_FILES = 391
 #: The console is a process of its own, with a bound of its own.
-MOST_CONSOLE_FILES = 39
+MOST_CONSOLE_FILES = 45
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60
@@ -186,6 +186,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "dedup/similarity/url_db.py",
         "crawler/archive/databases.py",
         "crawler/export/tables.py",
+        "crawler/report/rounds.py",
     ),
     "socketio": ("crawler/console/pages/windows.py",),  # what the sockets of NiceGUI are made of
     "structlog": ("crawler/*",),

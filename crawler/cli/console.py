@@ -23,8 +23,8 @@ from anabranch.extras import install_command
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from anabranch.crawler.console.api import Console
     from anabranch.crawler.console.queues import QueueTables
+    from anabranch.crawler.console.routing import Console
 
 
 def run_console(

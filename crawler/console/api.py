@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import json
-from asyncio import Semaphore
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import chain
-from typing import Annotated, Any, Literal, TypeVar, get_args
-from weakref import WeakValueDictionary
+from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Body, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.routing import Match
-from starlette.types import Message
 
-from anabranch.crawler.console.access import Access, ConsoleRole, Holder
-from anabranch.crawler.console.audit import AuditLog, order_note, seeds_note
-from anabranch.crawler.console.bodies import Block, Budget, NewJob, NewSeeds, Retry, Setting, Start, Stop
-from anabranch.crawler.console.guard import IS_KNOWN, HeadRequests
-from anabranch.crawler.console.jobs import ConsoleJobs, JobExists, NoSuchJob, NotStarted
+from anabranch.crawler.console.access import Holder
+from anabranch.crawler.console.audit import seeds_note
+from anabranch.crawler.console.bodies import (
+    Block,
+    Budget,
+    NewJob,
+    NewSeeds,
+    NewTemplate,
+    Retry,
+    Setting,
+    Start,
+    Stop,
+    Tags,
+)
+from anabranch.crawler.console.guard import HeadRequests
+from anabranch.crawler.console.jobs import JobExists, NoSuchJob
+from anabranch.crawler.console.routing import (
+    REFUSALS,
+    Console,
+    Here,
+    JsonAnswer,
+    TokenRoute,
+    Who,
+    answers_of,
+    refusal,
+    still_has_token,
+)
 from anabranch.crawler.console.streams import EventStream, event, line_events, status_events
-from anabranch.crawler.console.timekeeper import Timekeeper
-from anabranch.crawler.console.watch import WatchedJobs
+from anabranch.crawler.console.templates import NoSuchTemplate
 from anabranch.crawler.operate import Facts, FrontierError, JobIsRunning, UnknownQueue
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
@@ -51,11 +66,8 @@ _STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSW
 LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
 LOGS: tuple[str, ...] = get_args(LogName)
 _MOST_LOG_BYTES = 4 << 20
-_MOST_BODY_BYTES = 8 << 20  #: JSON is whole in memory; more seeds are added in parts
 #: Methods that a request may have; those that a path does not have are answered by 405.
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
-#: Requests of one job at once; further ones wait this long. So a job that does not answer leaves threads to the others.
-_MOST_THREADS_OF_JOB, _TURN_S = 4, 10.0
 #: A worker that drains is waited for this long.
 _DRAIN_PATIENCE_S = 30.0
 
@@ -67,222 +79,43 @@ NO_SCHEDULE: Facts = {
     "schedule": "", "zone": "UTC", "starts": "again", "next_s": None, "overdue": 0, "missed": 0, "runs": []
 }  # fmt: skip
 
-T = TypeVar("T")
+router = APIRouter(prefix="/api/v1", route_class=TokenRoute)
 
 
-@dataclass(frozen=True, slots=True)
-class Console:
-    """The objects that the routes work on."""
-
-    jobs: ConsoleJobs
-    watch: WatchedJobs
-    access: Access
-    audit: AuditLog
-    keeper: Timekeeper | None = None  #: None: no jobs are started, and no ends noticed
-    streams: Counter[Holder] = field(default_factory=Counter)  #: of whom how many are open
-    turns: WeakValueDictionary[str, Semaphore] = field(default_factory=WeakValueDictionary)  #: of requests, by job
-
-    def change(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
-        """Do it and note it in the audit log, also if it fails (blocks)."""
-        try:
-            result = do()
-        except BaseException as error:
-            ordered = self._ordered(action, job) if isinstance(error, NotStarted) else {}
-            self.audit.note(who, action, job, {**arguments, **ordered}, str(error) or repr(error))
-            raise
-        finally:
-            self.watch.forget(job)
-            if self.keeper is not None:
-                self.keeper.wake()
-        self.audit.note(who, action, job, {**arguments, **self._ordered(action, job)})
-        return result
-
-    def schedule(self, job: str) -> Facts | None:
-        """The facts of a job's schedule; None without one. Raises: CrawlerError, FrontierError."""
-        return None if self.keeper is None else self.keeper.schedule(job)
-
-    def _ordered(self, action: str, job: str) -> dict[str, object]:
-        """The order of a job that was created or changed, and the seeds of a new one, for the audit log."""
-        if action not in {"create", "set"}:
-            return {}
-        try:
-            order = order_note(self.jobs.job(job).order())
-            return {"order": order, **({"seeds": self.jobs.seed_count(job)} if action == "create" else {})}
-        except (CrawlerError, FrontierError):  # it was removed meanwhile, or its database is away
-            return {}
-
-
-class _Json(JSONResponse):
-    """In ASCII, so that whatever a site or a client wrote can be sent, also half a surrogate pair."""
-
-    def render(self, content: Any) -> bytes:
-        """The text."""
-        return json.dumps(content).encode()
-
-
-def _console(request: Request) -> Console:
-    console: Console = request.app.state.console
-    return console
-
-
-def _holder(request: Request) -> Holder:
-    """The holder of the token. Raises: HTTPException, 401 without a valid one and 403 if a reader wants to change something."""
-    kind, _, text = request.headers.get("authorization", "").partition(" ")
-    found = _console(request).access.holder(text.strip()) if kind.lower() == "bearer" else None
-    if found is None:
-        raise HTTPException(
-            401, "no valid token; send the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
-        )
-    request.scope.setdefault("state", {})[IS_KNOWN] = True
-    if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
-        raise HTTPException(403, f"the token {found.name} is read-only")
-    return found
-
-
-def _still_has_token(request: Request) -> bool:
-    """The token of a stream may be revoked while it lasts."""
-    try:
-        _holder(request)
-    except (HTTPException, CrawlerError):
-        return False
-    return True
-
-
-def _known(request: Request) -> Holder:
-    found: Holder = request.state.holder
-    return found
-
-
-@asynccontextmanager
-async def _turn(here: Console, job: str) -> AsyncIterator[None]:
-    """The turn of a request of a job. Raises: HTTPException, 503 if the requests before it take too long."""
-    turn = here.turns.setdefault(job, Semaphore(_MOST_THREADS_OF_JOB))
-    try:
-        await asyncio.wait_for(turn.acquire(), _TURN_S)
-    except TimeoutError as error:
-        raise HTTPException(
-            503, f"{job}: {_MOST_THREADS_OF_JOB} requests wait for its answer; ask again later"
-        ) from error
-    try:
-        yield
-    finally:
-        turn.release()
-
-
-def _bounded(request: Request) -> Request:
-    """The request, of whose body no more is read than it may have. Raises: HTTPException, 413 if it says that it has more."""
-    refused = HTTPException(413, f"the body has more than {_MOST_BODY_BYTES >> 20} MiB; add seeds in parts")
-    read = 0
-
-    async def receive() -> Message:
-        nonlocal read
-        message = await request.receive()
-        read += len(message.get("body", b""))
-        if read > _MOST_BODY_BYTES:
-            raise refused
-        return message
-
-    declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > _MOST_BODY_BYTES:
-        raise refused
-    return Request(request.scope, receive)
-
-
-class _TokenRoute(APIRoute):
-    """A route that asks for the token, and whether there is such a job, before it reads the body."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's, behind the questions."""
-        answer = super().get_route_handler()
-        known = {parameter.alias for parameter in self.dependant.query_params}
-
-        async def answer_to_holder(request: Request) -> Response:
-            request.state.holder = _holder(request)
-            if unknown := request.query_params.keys() - known:
-                words = (
-                    f"the parameters are: {', '.join(sorted(known))}" if known else "this address takes no parameters"
-                )
-                raise HTTPException(422, f"{min(unknown)}: is no query parameter; {words}")
-            try:
-                job = request.path_params.get("name")
-                if job is not None:  # before all that may be wrong with the request
-                    await asyncio.to_thread(_console(request).jobs.directory, str(job))
-                bounded = _bounded(request)
-                if job is None or self.path.endswith("/events"):  # streams share one question
-                    return await answer(bounded)
-                async with _turn(_console(request), str(job)):
-                    return await answer(bounded)
-            except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
-                raise HTTPException(400, "a text has an unpaired surrogate; send valid Unicode") from error
-
-        return answer_to_holder
-
-
-Here = Annotated[Console, Depends(_console)]
-Who = Annotated[Holder, Depends(_known)]
-
-
-def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str, Any]:
-    """The description of a route that answers facts of this kind."""
-    ref: dict[str, Any] = {"$ref": f"#/components/schemas/{kind}"}
-    schema = {"type": "array", "items": ref} if is_list else ref
-    refused = {code: _refusal(code) for code in _REFUSALS}
-    answered = {"description": "done", "content": {"application/json": {"schema": schema}}}
-    return {"responses": {status: answered, **refused}, "status_code": status, "response_class": _Json}
-
-
-def _refusal(code: int) -> dict[str, Any]:
-    error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
-    return {"description": _REFUSALS[code], **error}
-
-
-_REFUSALS = {
-    400: "the request does not fit this job, or the order is wrong",
-    401: "no valid token",
-    403: "the token may not do this",
-    404: "there is no such job, queue or request",
-    405: "the path has other methods, which the header Allow names",
-    409: "the job is in use, or there is one of this name",
-    413: "the body is too large",
-    422: "there is no such query parameter",
-    503: "the job or its store does not answer",
-    507: "the disk is full",
-}
-
-router = APIRouter(prefix="/api/v1", route_class=_TokenRoute)
-
-
-@router.get("/jobs", summary="The jobs", **_answers("JobRow", is_list=True))
+@router.get("/jobs", summary="The jobs", **answers_of("JobRow", is_list=True))
 def jobs(here: Here) -> Any:
     """A row for each job."""
-    return _Json(here.jobs.rows())
+    return JsonAnswer(here.jobs.rows())
 
 
-@router.post("/jobs", summary="Create a job", **_answers("JobRow", status=201))
+@router.post("/jobs", summary="Create a job", **answers_of("JobRow", status=201))
 def create_job(here: Here, who: Who, asked: NewJob) -> Any:
     """Create a job from seeds and an order, and start its crawl in a process that outlives the console."""
     seeds = asked.seeds if isinstance(asked.seeds, str) else "\n".join(asked.seeds) + "\n"
 
     def do() -> Facts:
-        warnings = here.jobs.create(asked.name, seeds, asked.order, starts=asked.start)
-        return {**here.jobs.row(asked.name), "warnings": warnings}
+        template = here.templates.tables(asked.template) if asked.template else None
+        made = here.jobs.create(asked.name, seeds, asked.order, template=template, tags=asked.tags, starts=asked.start)
+        facts = {"warnings": [*made.warnings], "seeds": made.seeds, "refused": len(made.refused)}
+        return {**here.jobs.row(asked.name), **facts}
 
-    return _changed(here, who, "create", asked.name, {"start": asked.start}, do, status=201)
+    note = {"start": asked.start, **({"template": asked.template} if asked.template else {})}
+    return _changed(here, who, "create", asked.name, note, do, status=201)
 
 
-@router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
+@router.get("/jobs/{name}", summary="The status of a job", **answers_of("Status"))
 def status(here: Here, name: Name) -> Any:
     """Return the status of a running crawl, or the state in which a stopped job was left."""
-    return _Json(here.jobs.job(name).status())
+    return JsonAnswer(here.jobs.job(name).status())
 
 
-@router.delete("/jobs/{name}", summary="Move a job aside", **_answers("Moved"))
+@router.delete("/jobs/{name}", summary="Move a job aside", **answers_of("Moved"))
 def remove(here: Here, who: Who, name: Name) -> Any:
     """Rename its folder; nothing is deleted."""
     return _changed(here, who, "remove", name, {}, lambda: {"moved_to": here.jobs.remove(name)})
 
 
-@router.post("/jobs/{name}/start", summary="Crawl a job", **_answers("JobRow"))
+@router.post("/jobs/{name}/start", summary="Crawl a job", **answers_of("JobRow"))
 def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = Start()) -> Any:  # noqa: B008 - as FastAPI reads it
     """Start a separate process that crawls the job."""
 
@@ -293,26 +126,26 @@ def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = St
     return _changed(here, who, "start", name, asked.model_dump(), do)
 
 
-@router.post("/jobs/{name}/pause", summary="Pause a crawl", **_answers("Status"))
+@router.post("/jobs/{name}/pause", summary="Pause a crawl", **answers_of("Status"))
 def pause(here: Here, who: Who, name: Name) -> Any:
     """Start no fetches until it is resumed."""
     return _changed(here, who, "pause", name, {}, lambda: here.jobs.job(name).steer("pause", {}))
 
 
-@router.post("/jobs/{name}/resume", summary="Resume a crawl", **_answers("Status"))
+@router.post("/jobs/{name}/resume", summary="Resume a crawl", **answers_of("Status"))
 def resume(here: Here, who: Who, name: Name) -> Any:
     """Continue, even past the limit that paused it. The workers of a job in a database that is stopped may start again."""
     return _changed(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
 
 
-@router.post("/jobs/{name}/stop", summary="Stop a crawl", **_answers("Status"))
+@router.post("/jobs/{name}/stop", summary="Stop a crawl", **answers_of("Status"))
 def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop()) -> Any:  # noqa: B008
     """Let fetches under way end, then end the crawl. It can be started again."""
     arguments = asked.model_dump()
     return _changed(here, who, "stop", name, arguments, lambda: here.jobs.job(name).steer("stop", arguments))
 
 
-@router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
+@router.post("/jobs/{name}/seeds", summary="Add seeds", **answers_of("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
     do = partial(here.jobs.add, name, asked.seeds, force=asked.force)
@@ -320,7 +153,50 @@ def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     return _changed(here, who, "add", name, note, do)
 
 
-@router.post("/jobs/{name}/retry", summary="Queue failures again", **_answers("Retried"))
+@router.get("/jobs/{name}/seeds/refused", summary="Lines that were no seeds", **answers_of("LogLines"))
+def refused_seeds(here: Here, name: Name) -> Any:
+    """The lines that were no seeds when the job was created, each with the reason behind a `#`."""
+    return JsonAnswer({"lines": here.jobs.refused_seeds(name)})
+
+
+@router.put("/jobs/{name}/tags", summary="Tag a job", **answers_of("JobRow"))
+def tag(here: Here, who: Who, name: Name, asked: Tags) -> Any:
+    """Give the job these tags instead of its own."""
+
+    def do() -> Facts:
+        here.jobs.set_tags(name, asked.tags)
+        return here.jobs.row(name)
+
+    return _changed(here, who, "tag", name, {"tags": asked.tags}, do)
+
+
+@router.get("/templates", summary="The templates", **answers_of("Template", is_list=True))
+def templates(here: Here) -> Any:
+    """The orders that were saved for new jobs."""
+    return JsonAnswer([here.templates.template(name)._asdict() for name in here.templates.names])
+
+
+@router.put("/templates/{template}", summary="Save a template", **answers_of("Template"))
+def save_template(here: Here, who: Who, template: str, asked: NewTemplate) -> Any:
+    """Save an order, in place of the template of this name."""
+
+    def do() -> Facts:
+        return here.templates.save(template, asked.order)._asdict()
+
+    return _changed(here, who, "template", "", {"template": template}, do)
+
+
+@router.delete("/templates/{template}", summary="Remove a template", **answers_of("Removed"))
+def remove_template(here: Here, who: Who, template: str) -> Any:
+    """Jobs that were made with it keep their orders."""
+
+    def do() -> Facts:
+        return {"removed": here.templates.remove(template)}
+
+    return _changed(here, who, "template-remove", "", {"template": template}, do)
+
+
+@router.post("/jobs/{name}/retry", summary="Queue failures again", **answers_of("Retried"))
 def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Retry()) -> Any:  # noqa: B008
     """Queue failures again, as `anabranch retry` does, of a running or stopped job.
 
@@ -330,25 +206,25 @@ def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Re
     return _changed(here, who, "retry", name, arguments, lambda: here.jobs.retry(name, arguments))
 
 
-@router.get("/jobs/{name}/schedule", summary="When a job is started", **_answers("Schedule"))
+@router.get("/jobs/{name}/schedule", summary="When a job is started", **answers_of("Schedule"))
 def schedule(here: Here, name: Name) -> Any:
     """Return the schedule of a job, its next run and the last ones; `schedule` is empty for a job without one."""
-    return _Json(here.schedule(name) or NO_SCHEDULE)
+    return JsonAnswer(here.schedule(name) or NO_SCHEDULE)
 
 
-@router.get("/jobs/{name}/notices", summary="Notices that were not delivered", **_answers("Notice", is_list=True))
+@router.get("/jobs/{name}/notices", summary="Notices that were not delivered", **answers_of("Notice", is_list=True))
 def notices(here: Here, name: Name) -> Any:
     """List the notices of ended runs that the command or the webhook of the console has not taken."""
-    return _Json([] if here.keeper is None else here.keeper.notices(name))
+    return JsonAnswer([] if here.keeper is None else here.keeper.notices(name))
 
 
-@router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
+@router.get("/jobs/{name}/why", summary="Where a URL is, and why", **answers_of("Explained"))
 def why(here: Here, name: Name, url: Annotated[str, Query(min_length=1)]) -> Any:
     """Explain the state of a URL, as `anabranch why` does."""
     return _answered(here, name, "why", {"url": url})
 
 
-@router.get("/jobs/{name}/queues", summary="The longest queues", **_answers("Queues"))
+@router.get("/jobs/{name}/queues", summary="The longest queues", **answers_of("Queues"))
 def queues(
     here: Here,
     name: Name,
@@ -359,7 +235,7 @@ def queues(
     return _answered(here, name, "ls", {"limit": limit, "state": state})
 
 
-@router.get("/jobs/{name}/queues/{queue:path}", summary="A queue", **_answers("Explained"))
+@router.get("/jobs/{name}/queues/{queue:path}", summary="A queue", **answers_of("Explained"))
 def queue(here: Here, name: Name, queue: str) -> Any:
     """Explain one queue, as `anabranch frontier show` does."""
     return _answered(here, name, "show", {"subject": queue})
@@ -368,38 +244,38 @@ def queue(here: Here, name: Name, queue: str) -> Any:
 QueueVerb = Literal["pause", "resume", "retire"]
 
 
-@router.post("/jobs/{name}/queues/{queue:path}/{verb}", summary="Change a queue", **_answers("QueueChanged"))
+@router.post("/jobs/{name}/queues/{queue:path}/{verb}", summary="Change a queue", **answers_of("QueueChanged"))
 def change_queue(here: Here, who: Who, name: Name, queue: str, verb: QueueVerb) -> Any:
     """Pause, resume or retire it."""
     return _commanded(here, who, name, verb, {"queue": queue})
 
 
-@router.put("/jobs/{name}/queues/{queue:path}/budget", summary="A queue's budget", **_answers("QueueChanged"))
+@router.put("/jobs/{name}/queues/{queue:path}/budget", summary="A queue's budget", **answers_of("QueueChanged"))
 def set_budget(here: Here, who: Who, name: Name, queue: str, asked: Budget) -> Any:
     """Set a queue's total budget. This may retire the queue or make it active again."""
     return _commanded(here, who, name, "set-budget", {"queue": queue, "units": asked.units})
 
 
-@router.put("/jobs/{name}/hosts/{host}/block", summary="Block a host", **_answers("GateChanged"))
+@router.put("/jobs/{name}/hosts/{host}/block", summary="Block a host", **answers_of("GateChanged"))
 def block(here: Here, who: Who, name: Name, host: str, asked: Annotated[Block, Body()] = Block()) -> Any:  # noqa: B008
     """Fetch nothing from it, for a time or until it is unblocked. This replaces any earlier block of it."""
     return _commanded(here, who, name, "block", {"host": host, "replaces": True, **asked.model_dump()})
 
 
-@router.delete("/jobs/{name}/hosts/{host}/block", summary="Unblock a host", **_answers("GateChanged"))
+@router.delete("/jobs/{name}/hosts/{host}/block", summary="Unblock a host", **answers_of("GateChanged"))
 def unblock(here: Here, who: Who, name: Name, host: str) -> Any:
     """Remove every block of it, also that after 429 or 503."""
     return _commanded(here, who, name, "unblock", {"host": host})
 
 
-@router.get("/jobs/{name}/order", summary="The order of a job", **_answers("Order"))
+@router.get("/jobs/{name}/order", summary="The order of a job", **answers_of("Order"))
 def order(here: Here, name: Name) -> Any:
     """All sections and keys, as an object and as TOML."""
     found = here.jobs.job(name).order()
-    return _Json({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
+    return JsonAnswer({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
 
 
-@router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
+@router.patch("/jobs/{name}/order", summary="Change the order of a job", **answers_of("Changes"))
 def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Setting], Body()]) -> Any:
     """Change the order, as `anabranch set` does: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
     if not asked:
@@ -408,19 +284,32 @@ def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Se
     return _changed(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
 
 
-@router.get("/jobs/{name}/reports/{report}", summary="A report", **_answers("Report"))
+@router.get("/jobs/{name}/reports/{report}", summary="A report", **answers_of("Report"))
 def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0, le=100_000)] = 1000) -> Any:
     """Return a report, as `anabranch report` does."""
-    return _Json(here.jobs.job(name).report({"name": report, "limit": limit}))
+    return JsonAnswer(here.jobs.job(name).report({"name": report, "limit": limit}))
 
 
-@router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
+@router.get("/jobs/{name}/rounds", summary="Compare two rounds", **answers_of("Rounds"))
+def rounds(
+    here: Here,
+    name: Name,
+    before: Annotated[int | None, Query(ge=1)] = None,
+    after: Annotated[int | None, Query(ge=1)] = None,
+    change: Annotated[str, Query()] = "",
+    limit: Annotated[int, Query(ge=0, le=100_000)] = 1000,
+) -> Any:
+    """URLs that are new, gone, changed, or answered with another status, as `anabranch report JOB rounds` lists them."""
+    return JsonAnswer(here.jobs.compare_rounds(name, before, after, change=change, limit=limit).facts)
+
+
+@router.get("/jobs/{name}/workers", summary="The workers of a job", **answers_of("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
     """List the workers of a job that several workers can crawl; the list of any other job is empty."""
-    return _Json(here.jobs.job(name).workers() or [])
+    return JsonAnswer(here.jobs.job(name).workers() or [])
 
 
-@router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))
+@router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **answers_of("Worker", is_list=True))
 def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
     """It ends in order. The answer comes when it has ended; after 30 seconds an error does, and it drains all the same."""
 
@@ -433,7 +322,7 @@ def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
 
 
 @router.post(
-    "/jobs/{name}/workers/{worker}/resume", summary="Let a worker come back", **_answers("Worker", is_list=True)
+    "/jobs/{name}/workers/{worker}/resume", summary="Let a worker come back", **answers_of("Worker", is_list=True)
 )
 def let_back(here: Here, who: Who, name: Name, worker: str) -> Any:
     """A worker of a database that was drained may join again when it is started."""
@@ -446,7 +335,7 @@ def let_back(here: Here, who: Who, name: Name, worker: str) -> Any:
     return _changed(here, who, "resume", name, {"worker": worker}, do)
 
 
-@router.get("/jobs/{name}/logs/{log}", summary="The end of a log", **_answers("LogLines"))
+@router.get("/jobs/{name}/logs/{log}", summary="The end of a log", **answers_of("LogLines"))
 def log_lines(
     here: Here,
     name: Name,
@@ -456,7 +345,7 @@ def log_lines(
 ) -> Any:
     """The last lines, or of the last 4 MiB those that contain a text."""
     found = last_lines(here.jobs.log(name, log), _MOST_LOG_BYTES)
-    return _Json({"lines": [line for line in found if contains in line][-lines:]})
+    return JsonAnswer({"lines": [line for line in found if contains in line][-lines:]})
 
 
 _EVENTS: dict[str, Any] = {
@@ -464,7 +353,7 @@ _EVENTS: dict[str, Any] = {
     "responses": {
         200: {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
         429: {"description": "the token has too many streams open"},
-        **{code: facts for code, facts in _answers("Error")["responses"].items() if code != 200},
+        **{code: facts for code, facts in answers_of("Error")["responses"].items() if code != 200},
     },
 }
 
@@ -484,7 +373,7 @@ async def events(
 
     async def stream() -> AsyncIterator[str]:
         async for text in status_events(look, every_s):
-            if not _still_has_token(request):
+            if not still_has_token(request):
                 return
             yield text
 
@@ -504,7 +393,7 @@ async def log_events(
 
     async def stream() -> AsyncIterator[str]:
         async for text in line_events(LogFollower(path), contains, request.headers.get("last-event-id", "")):
-            if not _still_has_token(request):
+            if not still_has_token(request):
                 return
             if text:
                 yield text
@@ -515,10 +404,10 @@ async def log_events(
     return EventStream(here.streams, who, stream())
 
 
-@router.get("/version", summary="The version of the console", **_answers("Version"))
+@router.get("/version", summary="The version of the console", **answers_of("Version"))
 def version() -> Any:
     """A crawl may have another version."""
-    return _Json({"version": VERSION})
+    return JsonAnswer({"version": VERSION})
 
 
 @router.api_route("", methods=_METHODS, include_in_schema=False)
@@ -540,14 +429,14 @@ def _allowed_methods(request: Request) -> str:
     return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-metrics_router = APIRouter(route_class=_TokenRoute)
+metrics_router = APIRouter(route_class=TokenRoute)
 
 
 @metrics_router.get(
     "/metrics",
     summary="The metrics of all jobs",
     response_class=PlainTextResponse,
-    responses={code: _refusal(code) for code in (401, 405, 422, 503)},
+    responses={code: refusal(code) for code in (401, 405, 422, 503)},
 )
 def metrics(here: Here) -> Any:
     """For Prometheus. All jobs are asked at the same time; of one that does not answer `anabranch_up` is 0."""
@@ -561,7 +450,7 @@ def metrics(here: Here) -> Any:
 
 
 def _answered(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> Response:
-    return _Json(here.jobs.job(name).answer(verb, arguments).facts)
+    return JsonAnswer(here.jobs.job(name).answer(verb, arguments).facts)
 
 
 def _commanded(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> Response:
@@ -578,7 +467,7 @@ def _changed(
     status: int = 200,
 ) -> Response:
     """The answer to a change, which the audit log notes."""
-    return _Json(here.change(who, action, name, arguments, do), status)
+    return JsonAnswer(here.change(who, action, name, arguments, do), status)
 
 
 def _error_facts(error: Exception) -> Facts:
@@ -606,16 +495,16 @@ def api_app(console: Console) -> FastAPI:
 async def _refused(_request: Request, error: Exception) -> Response:
     code = failure_code(error)
     status = _STATUSES.get(code, 409 if isinstance(error, JobInUse | JobIsRunning) else 503)
-    if isinstance(error, NoSuchJob | UnknownQueue):
+    if isinstance(error, NoSuchJob | NoSuchTemplate | UnknownQueue):
         status = 404
     if isinstance(error, JobExists):
         status = 409
-    return _Json({"error": str(error), "code": int(code)}, status)
+    return JsonAnswer({"error": str(error), "code": int(code)}, status)
 
 
 async def _malformed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _Json({"error": _fault_line(error.errors()), "code": int(ExitCode.USAGE)}, 400)
+    return JsonAnswer({"error": _fault_line(error.errors()), "code": int(ExitCode.USAGE)}, 400)
 
 
 def _fault_line(faults: Sequence[Mapping[str, Any]]) -> str:
@@ -635,7 +524,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405 and (allowed := _allowed_methods(request)):
         words = f"{request.method} {request.url.path}: no such endpoint; the methods of this path are: {allowed}"
         headers = {"Allow": allowed}
-    return _Json({"error": words, "code": int(ExitCode.USAGE)}, error.status_code, headers)
+    return JsonAnswer({"error": words, "code": int(ExitCode.USAGE)}, error.status_code, headers)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -649,7 +538,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             schemas.pop(name, None)
         for route in document["paths"].values():
             for operation in route.values():
-                if operation["responses"].get("422", {}).get("description") != _REFUSALS[422]:
+                if operation["responses"].get("422", {}).get("description") != REFUSALS[422]:
                     operation["responses"].pop("422", None)  # FastAPI's own
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"token": []}]

@@ -20,7 +20,21 @@ class NewJob(_Body):
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
     seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each; those of the order, too")] = ""
     order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
+    template: Annotated[str, Field(max_length=100, description="whose keys count where the order has none")] = ""
+    tags: Annotated[list[str], Field(max_length=100, description="of the job, for lists")] = []
     start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
+
+
+class NewTemplate(_Body):
+    """An order to save."""
+
+    order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")]
+
+
+class Tags(_Body):
+    """The tags of a job."""
+
+    tags: Annotated[list[str], Field(max_length=100)]
 
 
 class Start(_Body):

@@ -5,27 +5,29 @@ from __future__ import annotations
 import io
 import shutil
 import time
-import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.crawler.console.asking import PATIENCE_S as LISTING_PATIENCE_S
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
-from anabranch.crawler.job.checking import Check, check_names, order_warnings
+from anabranch.crawler.console.orders import examined_order, machine_faults, name_faults, sound_order
+from anabranch.crawler.job.checking import order_warnings
 from anabranch.crawler.job.folder import JobFolder, check_new_name, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, SeedList, chunks_of, parse_seed, read_seeds
-from anabranch.crawler.job.state import is_moved_aside
+from anabranch.crawler.job.state import is_moved_aside, keep_tags
 from anabranch.crawler.operate import (
     UNKNOWN,
     Facts,
     FrontierError,
     Job,
+    Phase,
+    counted,
     job_folders,
     listed,
     operated,
@@ -34,28 +36,35 @@ from anabranch.crawler.operate import (
     row_of,
 )
 from anabranch.crawler.order.frontier import DATABASES
-from anabranch.crawler.order.loading import Examined, examine
+from anabranch.crawler.order.loading import Examined
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sources import Layer
 from anabranch.crawler.outcomes.errors import (
     CrawlerError,
     JobInUse,
     NoSeeds,
-    OrderError,
     UsageError,
     storage_error,
     storage_errors,
 )
 from anabranch.crawler.report.metrics import ProcessSums, of_resting
+from anabranch.crawler.report.rounds import ComparedRounds, compare_rounds
+from anabranch.crawler.report.table import escaped
 from anabranch.dedup.files.durable import replace_file
-from anabranch.frontier import VerdictKind, is_user_function
+from anabranch.frontier import VerdictKind
 
 #: The file of seeds of a job that a console begins, in the job's folder.
 SEED_FILE = "seeds.txt"
+#: Text files of a new job, in its folder: what its order lacks or leaves out, until somebody has read it; and lines that were
+#: no seeds, each with the reason behind a `#`, so that the file can be corrected and given again.
+WARNINGS_FILE, REFUSED_FILE = "warnings.txt", "refused-seeds.txt"
+#: Bytes of these that are read.
+_MOST_NOTE_BYTES = 64 << 20
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
 #: A crawl is given this long to answer: a person, or a program with other jobs, waits.
 _PATIENCE_S = 15.0
+#: The phase of a crawl whose process runs and has not answered yet.
+_STARTING = Phase.STARTING.value
 #: Seeds that are left out of a new job and named, and characters of each.
 _MOST_BAD, _MOST_BAD_CHARS = 10, 100
 #: Keys of [job] that a new job ignores -> why.
@@ -63,62 +72,23 @@ _IGNORED_KEYS = {
     "name": "the job has the name that is given beside the order",
     "seed_files": "it names files of the console's machine; give their lines as seeds",
 }
-#: Characters of an order: its parser takes seconds for some texts of a megabyte.
-_MOST_ORDER_CHARS = 1 << 20
 
-#: Section -> keys that an order from the API may set. No value of theirs names code, files, variables, databases, or an
-#: address to listen on, except a user function. Other keys, also new ones, are refused: see `_of_the_machine`.
-ALLOWED: Mapping[str, str] = {
-    "job": "name seeds seed_files source_tags schedule schedule_zone schedule_starts",
-    "agent": "product contact user_agent",
-    "urls": "canonicalization",
-    "scope": (
-        "scope max_hops max_embeds include exclude accept reject ignore block max_path_repeats max_path_depth "
-        "max_url_length schemes similar similar_expect"
-    ),
-    "frontier": (
-        "policy politeness balance_replenish total_budget error_penalty cost uri_precedence queue_precedence "
-        "precedence_floor per_queue lease_s checkpoint_s gates_in_memory "
-        "domain_workers slow_workers slow_fetch_s shares worker_lease_s"
-    ),
-    "politeness": (
-        "delay_factor min_delay_s max_delay_s max_connections backoff_base_s backoff_cap_s backoff_jitter "
-        "backoff_forgive_s max_retry_after_s group groups group_delay_factor group_min_delay_s "
-        "group_max_delay_s group_max_connections"
-    ),
-    "robots": "robots max_crawl_delay_s cache_s unreachable_s allow_tries allow_after_s meta nofollow_links",
-    "crawl": "workers loop processes",
-    "limits": (
-        "pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s "
-        "pages_per_group bytes_per_group time_per_group_s min_free_disk_bytes on_limit"
-    ),
-    "fetch": (
-        "timeout_s connect_timeout_s first_byte_timeout_s read_timeout_s min_rate_bytes bandwidth_bytes "
-        "host_bandwidth_bytes max_body_bytes "
-        "accept_encoding headers cookies referer proxy proxy_resolves tls_verify tls_old ipv4 ipv6 allow_private "
-        "conditional"
-    ),
-    "extract": (
-        "max_outlinks css sitemaps forms speculative data_attributes embed_attributes link_attributes "
-        "max_content_bytes timeout_s"
-    ),
-    "dns": "servers hosts timeout_s min_ttl_s max_ttl_s",
-    "dedup": (
-        "filter exact expect false_positive signature levels leaf_kind leaf_bits split_fan_out mapped_limit_bytes "
-        "similar similar_expect similar_features similar_false_positive"
-    ),
-    "write": "warc warc_prefix warc_size_bytes compression deflate revisit pages links operator",
-    "logs": "format extra_info",
-    "report": "progress interval_s statistics_interval_s reports",
-    "override": (
-        "surt delay_factor min_delay_s max_delay_s max_connections balance_replenish total_budget "
-        "queue_precedence key uri_precedence"
-    ),
-    "site": "surt headers user proxy cookies max_body_bytes",
-    "body": "read status media_types min_length_bytes max_length_bytes headers addresses hops surt seeds",
-}
-#: Sections whose values may be a user function, package.module:function.
-_WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")
+
+class NewJobCheck(NamedTuple):
+    """What a new job would be told."""
+
+    faults: Sequence[str] = ()  #: it would not be created
+    warnings: Sequence[str] = ()
+    seeds: int = 0
+    refused: Sequence[BadSeed] = ()  #: lines that are no seeds
+
+
+class CreatedJob(NamedTuple):
+    """A job that was created."""
+
+    warnings: Sequence[str]  #: what its order lacks, and seeds that are left out
+    seeds: int
+    refused: Sequence[BadSeed]  #: lines that are no seeds
 
 
 class JobExists(UsageError):
@@ -188,7 +158,12 @@ class ConsoleJobs:
         if directory is None:
             assert self._database is not None
             return row_of(self._database.status())
-        return listed(directory)
+        row = listed(directory)
+        if row["pid"] is not None:
+            self._launcher.has_opened(directory)
+        elif self._launcher.is_opening(directory):
+            return {**row, "phase": _STARTING, "state": _STARTING, "ended": None, "line": "starting: opens its queue"}
+        return row
 
     def directory(self, name: str) -> Path | None:
         """The folder of a job; None for one in a database. Raises: NoSuchJob."""
@@ -242,20 +217,23 @@ class ConsoleJobs:
         numbers = self.metrics(name)
         return of_resting(self.row(name)) if numbers is None else numbers
 
-    def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
+    def create(
+        self,
+        name: str,
+        seeds: str,
+        order: str | Mapping[str, Any],
+        *,
+        template: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        starts: bool = False,
+    ) -> CreatedJob:
         """Create a job from seeds, one per line, and an order (TOML, or its tables). The order's seeds are crawled, too.
 
-        Returns warnings: what the order lacks, and seeds that are left out. Raises: UsageError; OrderError, all faults.
+        The keys of a template count where the order has none. Raises: UsageError; OrderError, all faults.
         """
-        if self.folder is None:
-            raise UsageError("a console of a database cannot create jobs; use `anabranch crawl --store`")
-        if self.folder in self._folders():
-            raise UsageError(
-                f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
-            )
-        check_new_name(name)
-        examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
-        made = _sound(examined)
+        directory = self._new_directory(name)
+        examined = examined_order(name, order, (directory / SEED_FILE).absolute(), template)
+        made = sound_order(examined)
         content = _all_seeds(seeds, made)
         if not content.strip():
             raise UsageError("seeds: the list is empty; write one URL a line")
@@ -267,7 +245,7 @@ class ConsoleJobs:
             raise NoSeeds(f"seeds: {bad.text!r}: {bad.reason}")
         text = dump_order(made.model_copy(update={"job": made.job.model_copy(update={"seeds": ()})}))
         text.encode()  # before anything is made
-        directory = self.folder / name
+        created = CreatedJob(_warnings(examined, found), len(found.seeds), found.bad)
         try:
             directory.mkdir()  # of two that make it, one is refused
         except FileExistsError as error:
@@ -276,7 +254,9 @@ class ConsoleJobs:
             raise storage_error(error, directory, "name") from error
         try:
             with JobFolder.open(directory) as job, storage_errors(directory):
+                keep_tags(directory, tags)
                 replace_file(directory / SEED_FILE, content)
+                _keep_notes(directory, created)
                 job.write_order(text)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
@@ -286,7 +266,55 @@ class ConsoleJobs:
                 self.start(name)
             except CrawlerError as error:
                 raise NotStarted(f"the job was created, but not started: {error}") from error
-        return _warnings(examined, found)
+        return created
+
+    def _new_directory(self, name: str) -> Path:
+        """The folder of a new job, which is not made yet. Raises: UsageError if there can be none of this name."""
+        if self.folder is None:
+            raise UsageError("a console of a database cannot create jobs; use `anabranch crawl --store`")
+        if self.folder in self._folders():
+            raise UsageError(
+                f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
+            )
+        check_new_name(name)
+        return self.folder / name
+
+    def notes(self, name: str) -> tuple[list[str], bool]:
+        """The warnings that a job got when it was created, until they are dismissed; and whether seeds of it were refused.
+
+        Raises: NoSuchJob, StorageError.
+        """
+        directory = self.directory(name)
+        if directory is None:
+            return [], False
+        return _note_lines(directory, WARNINGS_FILE), (directory / REFUSED_FILE).is_file()
+
+    def dismiss(self, name: str) -> None:
+        """Show the warnings of a new job no longer. Raises: NoSuchJob, StorageError."""
+        directory = self.directory(name)
+        if directory is not None:
+            with storage_errors(directory / WARNINGS_FILE):
+                (directory / WARNINGS_FILE).unlink(missing_ok=True)
+
+    def refused_seeds(self, name: str) -> list[str]:
+        """The lines that were no seeds when a job was created, each with the reason behind a `#`.
+
+        Raises: NoSuchJob, StorageError.
+        """
+        directory = self.directory(name)
+        return [] if directory is None else _note_lines(directory, REFUSED_FILE)
+
+    def seeds(self, name: str) -> str:
+        """The lines that a job was created with; empty if it was created by a command. Raises: NoSuchJob, StorageError."""
+        directory = self.directory(name)
+        return "" if directory is None else "\n".join(_note_lines(directory, SEED_FILE))
+
+    def set_tags(self, name: str, tags: Iterable[str]) -> None:
+        """Give a job these tags instead of its own. Raises: NoSuchJob; UsageError for a wrong tag, or a job in a database."""
+        directory = self.directory(name)
+        if directory is None:
+            raise UsageError(f"{name}: is in a database, and tags are in a job's folder")
+        keep_tags(directory, tags)
 
     def seed_count(self, name: str) -> int:
         """The lines of a job's seed file that have a seed. Raises: NoSuchJob; StorageError."""
@@ -298,14 +326,26 @@ class ConsoleJobs:
             lines = file.read_bytes().splitlines()
         return sum(1 for line in lines if line.strip() and not line.lstrip().startswith(b"#"))
 
-    def check(self, name: str, order: str, seeds: str = "") -> Check:
-        """The faults of an order, and warnings about it and about seeds. Raises: OrderError if it is no TOML."""
+    def check(
+        self, name: str, order: str | Mapping[str, Any], seeds: str = "", template: Mapping[str, Any] | None = None
+    ) -> NewJobCheck:
+        """The faults of an order, warnings about it, and which seeds are none. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
-        examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
-        faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(name, examined))
+        examined = examined_order(name, order, (self.folder / name / SEED_FILE).absolute(), template)
+        faults = examined.faults or tuple(machine_faults(examined.order)) or tuple(name_faults(name, examined))
         content = _all_seeds(seeds, examined.order)
         found = read_seeds(["-"], io.BytesIO(content)) if content.strip() else SeedList(seeds=(), bad=())
-        return Check(faults=faults, warnings=tuple(_left_out(found.bad) if faults else _warnings(examined, found)))
+        warnings = _left_out(found.bad) if faults else _warnings(examined, found)
+        return NewJobCheck(faults, warnings, len(found.seeds), found.bad)
+
+    def compare_rounds(
+        self, name: str, before: int | None = None, after: int | None = None, *, change: str = "", limit: int = 1000
+    ) -> ComparedRounds:
+        """Compare two rounds of a job by its logs. Raises: NoSuchJob; as `compare_rounds`."""
+        directory = self.directory(name)
+        if directory is None:
+            raise UsageError(f"{name}: its logs are on the machines of its workers")
+        return compare_rounds(directory, before, after, change=change, limit=limit)
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
@@ -391,6 +431,41 @@ def _left_out(bad: Sequence[BadSeed]) -> list[str]:
     return [*lines, f"and {len(bad) - _MOST_BAD} more lines that are no seeds"] if len(bad) > _MOST_BAD else lines
 
 
+def seeds_line(seeds: int, refused: int) -> str:
+    """`9,896 seeds, 104 refused`. Pure."""
+    return counted(seeds, "seed") + (f", {refused:,} refused" if refused else "")
+
+
+def refused_lines(bad: Iterable[BadSeed]) -> Iterator[str]:
+    """A line for each text that is no seed, with the reason as a comment of a file of seeds. Pure."""
+    for seed in bad:
+        line = seed.source.rpartition(":")[2]
+        yield f"{escaped(seed.text)} # " + (f"line {line}: " if line.isdecimal() else "") + escaped(seed.reason)
+
+
+def _keep_notes(directory: Path, created: CreatedJob) -> None:
+    """Raises: OSError."""
+    if created.refused:
+        replace_file(directory / REFUSED_FILE, _text_file(refused_lines(created.refused)))
+    if created.warnings:
+        head = [seeds_line(created.seeds, len(created.refused))] if created.refused else []
+        replace_file(directory / WARNINGS_FILE, _text_file([*head, *map(escaped, created.warnings)]))
+
+
+def _text_file(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+
+
+def _note_lines(directory: Path, name: str) -> list[str]:
+    """The lines of a text file of a job; none without the file, or of a link out of the job. Raises: StorageError."""
+    file = directory / name
+    with storage_errors(file):
+        if not (file.is_file() and file.resolve().is_relative_to(directory.resolve())):
+            return []
+        with file.open("rb") as content:
+            return content.read(_MOST_NOTE_BYTES).decode("utf-8", "replace").splitlines()
+
+
 def _is_odd(name: str) -> bool:
     """The name is not UTF-8."""
     return any("\ud800" <= char <= "\udfff" for char in name)
@@ -404,69 +479,5 @@ def _silent_row(name: str, error: Exception) -> Facts | None:
     counts: Facts = dict.fromkeys(("pages", "queued", "failed"), 0)
     words = {"job": name, "folder": "", "phase": UNKNOWN, "state": UNKNOWN, "is_finished": False, "line": str(error)}
     unknown |= dict.fromkeys(("desired_state", "ended"))
+    words["tags"] = []
     return {**words, **unknown, **counts, "pages_per_s": 0.0}
-
-
-def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Examined:
-    """The order of a new job, with its faults. Raises: OrderError if it is no TOML."""
-    if isinstance(given, str) and len(given) > _MOST_ORDER_CHARS:
-        raise OrderError(
-            f"the order: more than {_MOST_ORDER_CHARS:,} characters; start such a job with `anabranch crawl -c`"
-        )
-    try:
-        tables = tomllib.loads(given) if isinstance(given, str) else dict(given)
-    except RecursionError as error:
-        raise OrderError("the order: nested too deeply; it has only sections and keys") from error
-    except ValueError as error:
-        raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
-    own = {"job": {"name": name, "seed_files": [str(seed_file)]}}
-    return examine([
-        Layer(tables=own, section_form="[{section}]", key_form="{key}", origin_form="the console"),
-        Layer(tables=tables, section_form="[{section}]", key_form="[{section}] {key}", origin_form="the order"),
-    ])  # fmt: skip
-
-
-def _sound(examined: Examined) -> CrawlOrder:
-    """The order. Raises: OrderError, all faults; UsageError for what only a file on the machine may order."""
-    if examined.faults:
-        raise OrderError("; ".join(examined.faults))
-    for fault in _of_the_machine(examined.order):
-        raise UsageError(fault)
-    check_names(examined.order, examined.layers)
-    return examined.order
-
-
-def _unknown_names(job: str, examined: Examined) -> Iterator[str]:
-    """A line if a policy or another name is unknown, or the job's is unfit; the order names no code of the machine."""
-    try:
-        check_new_name(job)
-        check_names(examined.order, examined.layers)
-    except (CrawlerError, FrontierError) as error:
-        yield str(error)
-
-
-def _of_the_machine(order: CrawlOrder) -> Iterator[str]:
-    """A line for each key that is set and not `ALLOWED`, and for each whose value is a user function. Pure."""
-    for section in type(order).model_fields:
-        given, allowed = getattr(order, section), ALLOWED.get(section, "").split()
-        entries = given if isinstance(given, tuple) else (given,)
-        for entry in entries:
-            for key, field in type(entry).model_fields.items():
-                value = getattr(entry, key)
-                is_default = value == field.get_default(call_default_factory=True)
-                is_function = section in _WITH_FUNCTIONS and any(map(is_user_function, _texts(value)))
-                if is_function or not (is_default or key in allowed):
-                    place = f"[[{section}]]" if entries is given else f"[{section}]"
-                    yield (
-                        f"{place} {key} names code, a file, a variable or an address of the console's machine, which the "
-                        "API must not set; start such a job there with `anabranch crawl`"
-                    )
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from chain.from_iterable(map(_texts, chain(value, value.values())))
-    elif isinstance(value, list | tuple):
-        yield from chain.from_iterable(map(_texts, value))

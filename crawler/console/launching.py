@@ -43,13 +43,42 @@ class Launcher:
         """`run_code`: the crawls run user functions that only the jobs' own orders name."""
         self._trust = ["--run-code"] if run_code else []
         self._running: list[subprocess.Popen[bytes]] = []
+        self._opening: dict[Path, subprocess.Popen[bytes] | None] = {}  # by the job's folder; None: its process begins
         self._lock = Lock()
+
+    def is_opening(self, directory: Path) -> bool:
+        """Whether a process was started that crawls the job, and has neither answered nor ended yet."""
+        with self._lock:
+            if directory not in self._opening:
+                return False
+            process = self._opening[directory]
+            if process is None or process.poll() is None:
+                return True
+            del self._opening[directory]
+        return False
+
+    def has_opened(self, directory: Path) -> None:
+        """Take note that the crawl of a job answers."""
+        with self._lock:
+            self._opening.pop(directory, None)
 
     def start(self, directory: Path, options: Sequence[str], job: Job, *inherited: int) -> int:
         """Have a process crawl the job of a folder; its id, when the crawl answers or has ended in order (blocks).
 
-        It inherits these descriptors. Raises: StartFailed with what it said.
+        It inherits these descriptors. One that takes longer to open its job goes on to open it. Raises: StartFailed with what
+        it said.
         """
+        with self._lock:
+            self._opening[directory] = None
+        try:
+            return self._start(directory, options, job, *inherited)
+        finally:
+            with self._lock:
+                process = self._opening.get(directory)
+                if process is None or process.poll() is not None:
+                    self._opening.pop(directory, None)
+
+    def _start(self, directory: Path, options: Sequence[str], job: Job, *inherited: int) -> int:
         output = directory / OUTPUT_FILE
         with storage_errors(output):
             output.parent.mkdir(exist_ok=True)
@@ -76,10 +105,12 @@ class Launcher:
                 )
         with self._lock:
             self._running = [*(one for one in self._running if one.poll() is None), process]
+            self._opening[directory] = process
         latest_s, pause = monotonic() + _OPENING_S, Event()
         while process.poll() is None and monotonic() < latest_s:
             status = job.running_status()
             if status is not None and status["pid"] == process.pid:
+                self.has_opened(directory)
                 return process.pid
             pause.wait(_LOOK_S)
         if not process.returncode:

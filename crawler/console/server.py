@@ -19,7 +19,6 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from anabranch.crawler.console.access import Access, default_folder
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.guard import (
     IS_KNOWN,
@@ -34,6 +33,7 @@ from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.outbox import KnownEnds, NoticeOutbox, take_outbox
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
 from anabranch.crawler.console.timekeeper import Timekeeper
 from anabranch.crawler.console.watch import WatchedJobs

@@ -18,7 +18,7 @@ from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.operate import STOPPED, UNKNOWN, Facts, FrontierError
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, last_lines, parse_progress_line
+from anabranch.crawler.report.logtail import PROGRESS_LOG_FILE, RunMark, last_lines, parse_progress_line, run_marks
 from anabranch.crawler.report.metrics import BUILD
 
 #: Seconds between two questions to one job, and between two looks at all jobs.
@@ -31,6 +31,8 @@ _LOG_BYTES = 1 << 20
 #: Figures of a filter that are kept of each moment.
 FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
+#: The state of a job whose process is gone without a word.
+KILLED = "killed"
 #: Keys of a row that change though nothing happens.
 _CHANGING = frozenset({"free_disk_bytes", "last_trouble"})
 
@@ -91,6 +93,8 @@ class _Watched:
     status: Facts | CrawlerError | FrontierError | None = None  #: or what the job answered instead
     version: str = ""  #: of the program that crawls
     samples: deque[Moment] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
+    marks: list[RunMark] = field(default_factory=list)  #: of its runs, by its progress log
+    marked: tuple[object, ...] = ()  #: state and process for which they were read
     is_new: bool = True
 
     def forget(self) -> None:
@@ -106,6 +110,9 @@ class _Watched:
                 self.samples.extend(_logged(jobs.directory(name)))
                 self.is_new = False
             self.asked_s = now_s
+            marked = (row.get("state"), row.get("pid"))
+            if marked != self.marked:
+                self.marks, self.marked = _marks(jobs.directory(name), row), marked
             if not isinstance(self.status, dict) or row.get("phase") != STOPPED or row != self.row:
                 self._take(asking.answers([name])[name], row)
 
@@ -165,6 +172,10 @@ class WatchedJobs:
         """The past of a job, the oldest first: before it was watched from its progress log, then moment by moment."""
         return list(self._look(name).samples)
 
+    def marks(self, name: str) -> list[RunMark]:
+        """When the job was started, paused, resumed, stopped and killed, by the end of its progress log."""
+        return list(self._look(name).marks)
+
     def forget(self, name: str) -> None:
         """The job was changed: ask it again."""
         self._rows_s = -EVERY_S
@@ -217,6 +228,17 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Mom
         dropped_per_s=max(now.dropped - before.dropped, 0.0) / span_s,
         latency_s=(now.fetching_s - before.fetching_s) / fetches if fetches > 0 else None,
     )
+
+
+def _marks(directory: Path | None, row: Facts) -> list[RunMark]:
+    """The marks of the progress log, and that of a run that was killed after its last line."""
+    if directory is None:
+        return []
+    found = run_marks(last_lines(directory / "logs" / PROGRESS_LOG_FILE, _LOG_BYTES))
+    ended = row.get("ended")
+    if row.get("state") == KILLED and ended and found and found[-1].what != "stop":
+        found.append(RunMark(ended["time_s"], "kill"))
+    return found
 
 
 def _logged(directory: Path | None) -> list[Moment]:

@@ -11,12 +11,12 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, storage_errors
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, UsageError, storage_errors
 from anabranch.dedup.files.durable import checked_json, checked_line, replace_file, sync_folder
 from anabranch.frontier.jobfolder import ORDER_FILE
 
@@ -278,6 +278,42 @@ def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
         replace_file(state / _ROUND_FILE, checked_line(json.dumps(begun._asdict()).encode()))
         (state / AGAIN_MARK).unlink()
         sync_folder(state)
+
+
+# Tags
+
+
+#: In the folder of a job: its tags, one a line, in an editor or by the console.
+TAGS_FILE = "tags.txt"
+#: Tags of a job, and characters of each.
+_MOST_TAGS, _MOST_TAG_CHARS = 20, 40
+
+
+def tags_of(directory: Path) -> list[str]:
+    """The tags of a job; none if the file is missing or cannot be read. Cost: one look at a small file."""
+    try:
+        with (directory / TAGS_FILE).open("rb") as file:
+            lines = file.read(_MOST_TAGS * 4 * (_MOST_TAG_CHARS + 2)).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    found = dict.fromkeys(line.strip()[:_MOST_TAG_CHARS] for line in lines)
+    return [tag for tag in found if tag and tag.isprintable()][:_MOST_TAGS]
+
+
+def keep_tags(directory: Path, tags: Iterable[str]) -> None:
+    """Give a job these tags instead of its own. Raises: UsageError for a wrong one, StorageError."""
+    found = list(dict.fromkeys(tag.strip() for tag in tags))
+    for tag in found:
+        if not (tag.isprintable() and 0 < len(tag) <= _MOST_TAG_CHARS):
+            raise UsageError(f"tags: {tag!r}: give each 1 to {_MOST_TAG_CHARS} characters on one line")
+    if len(found) > _MOST_TAGS:
+        raise UsageError(f"tags: a job has at most {_MOST_TAGS}")
+    file = directory / TAGS_FILE
+    with storage_errors(file):
+        if found:
+            replace_file(file, "".join(f"{tag}\n" for tag in found).encode("utf-8", "backslashreplace"))
+        else:
+            file.unlink(missing_ok=True)
 
 
 # The last run

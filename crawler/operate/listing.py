@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import disk_usage
 
-from anabranch.crawler.job.state import FAILED, is_finished, is_moved_aside, run_record
+from anabranch.crawler.job.state import FAILED, is_finished, is_moved_aside, run_record, tags_of
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.jobstatus import (
@@ -77,7 +77,7 @@ def listed_databases(url: str) -> Iterator[Facts]:
 
 def listed(directory: Path) -> Facts:
     """The row of one job. A stopped job is not opened: its facts are in its logs. A job that cannot be read is a row, too."""
-    where = {"folder": str(directory), "free_disk_bytes": _free_bytes(directory)}
+    where = {"folder": str(directory), "free_disk_bytes": _free_bytes(directory), "tags": tags_of(directory)}
     with suppress(OSError, ValueError), undisturbed(directory) as is_free:
         if is_free and is_plain(directory):
             return {**_left(directory), **where}
@@ -121,6 +121,7 @@ def row_of(status: Facts) -> Facts:
         "pages_per_s": status["pages"] / elapsed_s if elapsed_s > 0 else 0.0,
         "free_disk_bytes": status["free_disk_bytes"],
         "last_trouble": status["last_trouble"],
+        "tags": [],
         "state": status.get("state", status["phase"]),  # a crawl of an earlier version has neither
         "desired_state": status["desired_state"],
         "ended": status.get("ended"),
@@ -166,6 +167,7 @@ def _row_of_left(job: str, known: ProgressLine, line: str, *, is_done: bool = Fa
         "failed": known.failed,
         "pages_per_s": 0.0,
         "last_trouble": None,
+        "tags": [],
         "state": FINISHED if is_done else STOPPED,
         "desired_state": FINISHED if is_done else STOPPED,
         "ended": None,

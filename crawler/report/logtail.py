@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from glob import escape
@@ -21,6 +21,8 @@ from anabranch.frontier.times import duration_words
 PROGRESS_LOG_FILE = "progress-statistics.log"
 #: The event in it that ends a run.
 ENDED = "ENDED"
+#: Those that begin a run, or pause it; see `progress_log.CrawlEvent`.
+_RUNNING, _PAUSED = "RUNNING", "PAUSED"
 #: The file of failed tries, below a job's folder.
 ERRORS = "logs/errors.jsonl"
 #: How much of the end of errors.jsonl is read.
@@ -286,6 +288,42 @@ def _read_kib(cell: str) -> float:
 
 #: What reads each cell, in the order of `ProgressLine`.
 _READERS: tuple[Callable[[str], Any], ...] = (_read_time, int, int, int, _read_rate, _read_kib, int, int)
+
+
+class RunMark(NamedTuple):
+    """A moment at which a crawl was started, paused, resumed, stopped or killed."""
+
+    time_s: float  #: epoch seconds
+    what: str  #: start, pause, resume, stop, or kill
+
+
+def run_marks(lines: Iterable[str]) -> list[RunMark]:
+    """The marks of a progress log. A run that begins while another one goes on says that this was killed, at its last line.
+    Pure.
+    """
+    marks: list[RunMark] = []
+    phase, last_s = "", 0.0
+    for line in lines:
+        cells = line.split(None, 3)
+        try:
+            time_s = _read_time(cells[0])
+        except (ValueError, IndexError):
+            continue
+        event = cells[2] if cells[1:2] == ["CRAWL"] and len(cells) > 2 else ""
+        if event == _RUNNING:
+            if phase == _RUNNING:
+                marks.append(RunMark(last_s, "kill"))
+            marks.append(RunMark(time_s, "resume" if phase == _PAUSED else "start"))
+        elif event == _PAUSED:
+            marks += [RunMark(time_s, "start")] * (not phase) + [RunMark(time_s, "pause")]
+        elif event == ENDED:
+            marks.append(RunMark(time_s, "stop"))
+        if event in {_RUNNING, _PAUSED}:
+            phase = event
+        elif event == ENDED:
+            phase = ""
+        last_s = time_s
+    return marks
 
 
 class LastRun(NamedTuple):

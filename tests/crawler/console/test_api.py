@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from anabranch.crawler.console import streams
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
-from anabranch.crawler.console.api import Console, api_app
+from anabranch.crawler.console.api import api_app
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job import inspection
 from anabranch.crawler.job.folder import JobFolder
@@ -294,6 +295,54 @@ async def test_a_new_job_has_the_seeds_of_its_order(client, jobs):
         answer = await client.post("/api/v1/jobs", json={"name": name, "order": order, "start": False, **more})
         assert answer.status_code == 201, answer.text
         assert (jobs / name / "seeds.txt").read_text().split() == found
+
+
+async def test_a_new_job_counts_its_seeds_and_keeps_what_was_refused(client):
+    """The lines are asked for later; tags are those of the request, and can be changed."""
+    asked = {"name": "mixed", "seeds": f"{URL}\nftp://x/\n", "tags": ["portals"], "start": False}
+    row = checked((await client.post("/api/v1/jobs", json=asked)).json(), "JobRow")
+    assert (row["seeds"], row["refused"], row["tags"]) == (1, 1, ["portals"])
+    (line,) = checked((await client.get("/api/v1/jobs/mixed/seeds/refused")).json(), "LogLines")["lines"]
+    assert line.startswith("ftp://x/ # line 2: ")
+    tagged = await client.put("/api/v1/jobs/mixed/tags", json={"tags": ["weekly"]})
+    assert checked(tagged.json(), "JobRow")["tags"] == ["weekly"]
+    wrong = await client.put("/api/v1/jobs/mixed/tags", json={"tags": ["a\nb"]})
+    assert wrong.status_code == 400
+
+
+async def test_a_template_is_saved_used_and_removed(client, jobs):
+    """A job that was made with it keeps its order; one of another name is unknown."""
+    saved = await client.put("/api/v1/templates/small", json={"order": "[limits]\npages = 7\n"})
+    assert checked(saved.json(), "Template") == {"name": "small", "toml": "[limits]\npages = 7\n"}
+    assert (await client.get("/api/v1/templates")).json() == [saved.json()]
+    asked = {"name": "a", "seeds": URL, "template": "small", "order": "[crawl]\nworkers = 3", "start": False}
+    assert (await client.post("/api/v1/jobs", json=asked)).status_code == 201
+    order = (await client.get("/api/v1/jobs/a/order")).json()["order"]
+    assert (order["limits"]["pages"], order["crawl"]["workers"]) == (7, 3)
+    removed = await client.delete("/api/v1/templates/small")
+    assert checked(removed.json(), "Removed") == {"removed": "small"}
+    for answer in (
+        await client.delete("/api/v1/templates/small"),
+        await client.post("/api/v1/jobs", json={**asked, "name": "b"}),
+    ):
+        assert (answer.status_code, "no such template" in answer.json()["error"]) == (404, True), answer.text
+    refused = await client.put("/api/v1/templates/bad", json={"order": "[write]\nupload = 's3://x'"})
+    assert refused.status_code == 400
+    assert not (jobs / "b").exists()
+
+
+async def test_two_rounds_are_compared(client, jobs):
+    """By the lines of crawl.log, as the command lists them."""
+    lines = (
+        f"2026-11-29T19:36:34.829Z 200 27 {url} L - text/html #010 20261129193634824+4 sha1:A - round:{number}\n"
+        for number, url in ((1, URL), (1, f"{URL}old"), (2, URL), (2, f"{URL}new"))
+    )
+    (jobs / "news" / "logs" / "crawl.log").write_text("".join(lines))
+    found = checked((await client.get("/api/v1/jobs/news/rounds")).json(), "Rounds")
+    assert (found["before"], found["after"], found["unchanged"]) == (1, 2, 1)
+    assert [(row["change"], row["url"]) for row in found["rows"]] == [("gone", f"{URL}old"), ("new", f"{URL}new")]
+    for query in ("before=1&after=3", "change=nosuch", "before=0"):
+        assert (await client.get(f"/api/v1/jobs/news/rounds?{query}")).status_code == 400
 
 
 async def test_a_bad_line_among_added_seeds_is_left_out(client):

@@ -2,11 +2,15 @@
 
 import io
 import os
+import sys
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import pytest
 
-from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
+from anabranch.crawler.console import launching
+from anabranch.crawler.console.jobs import ConsoleJobs, seeds_line
+from anabranch.crawler.console.orders import ALLOWED, machine_faults
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.operate.job import Job
@@ -55,7 +59,7 @@ def test_only_allowed_keys_may_be_set(section, key):
         value = (entry.model_construct(**{**surt, key: changed}),)
     else:
         value = getattr(order, section).model_copy(update={key: changed})
-    found = [line.partition(" names ")[0] for line in _of_the_machine(order.model_copy(update={section: value}))]
+    found = [line.partition(" names ")[0] for line in machine_faults(order.model_copy(update={section: value}))]
     is_allowed = key in ALLOWED.get(section, "").split()
     assert found == ([] if is_allowed else [f"[[{section}]] {key}" if section in ENTRIES else f"[{section}] {key}"])
     field = ENTRIES.get(section, type(getattr(order, section))).model_fields[key]
@@ -125,7 +129,7 @@ def test_a_folder_whose_name_no_url_can_hold_is_left_out(tmp_path) -> None:
 def test_seeds_that_are_left_out_of_a_new_job_are_named(tmp_path) -> None:
     """The first ten, and how many more."""
     seeds = "\n".join(["http://a.test/", *["ftp://x/"] * 12])
-    warnings = ConsoleJobs(str(tmp_path)).create("a", seeds, '[agent]\ncontact = "http://x.test/"')
+    warnings = ConsoleJobs(str(tmp_path)).create("a", seeds, '[agent]\ncontact = "http://x.test/"').warnings
     assert (len(warnings), warnings[-1]) == (11, "and 2 more lines that are no seeds")
     assert warnings[0].endswith("; the job starts without it")
 
@@ -141,14 +145,97 @@ def test_the_seeds_of_the_order_are_crawled_too(tmp_path) -> None:
         ("both", "http://a.test/", ["http://a.test/", "http://b.test/"]),
         ("own", "", ["http://b.test/"]),
     ):
-        assert [line.partition("': ")[0] for line in jobs.create(name, given, order)] == left_out
+        assert [line.partition("': ")[0] for line in jobs.create(name, given, order).warnings] == left_out
         kept = jobs.job(name).order().job
         assert (kept.seeds, kept.seed_files) == ((), (tmp_path / name / "seeds.txt",))
         assert [seed.url for seed in read_seeds(kept.seed_file_names, io.BytesIO()).seeds] == found
     with_file = f'[job]\nname = "other"\nseed_files = ["{secret}"]\n'
-    warnings = jobs.create("file", "http://a.test/", with_file)
+    warnings = jobs.create("file", "http://a.test/", with_file).warnings
     assert [line.partition(":")[0] for line in warnings[1:]] == [
         f"[job] {key} is left out" for key in ("name", "seed_files")
     ]
     with pytest.raises(UsageError, match="the list is empty"):
         jobs.create("none", "", with_file)
+
+
+def test_what_a_new_job_was_told_stays_with_it_until_it_is_dismissed(tmp_path) -> None:
+    """As text files in its folder: the warnings, and the refused lines, which can be corrected and given again."""
+    jobs = ConsoleJobs(str(tmp_path))
+    made = jobs.create("a", "http://a.test/\nftp://x/\nhttp://b.test/\n", "")
+    assert (made.seeds, len(made.refused)) == (2, 1)
+    warnings, has_refused = jobs.notes("a")
+    assert (warnings[0], has_refused) == ("2 seeds, 1 refused", True)
+    assert any("no contact" in line for line in warnings)
+    assert any("'ftp://x/': it is not an http or https URL" in line for line in warnings)
+    (line,) = jobs.refused_seeds("a")
+    assert line.startswith("ftp://x/ # line 2: it is not an http or https URL")
+    again = read_seeds([str(tmp_path / "a" / "refused-seeds.txt")], io.BytesIO())
+    assert [seed.text for seed in again.bad] == ["ftp://x/"]
+    assert jobs.seeds("a").splitlines() == ["http://a.test/", "ftp://x/", "http://b.test/"]
+    jobs.dismiss("a")
+    assert jobs.notes("a") == ([], True)
+
+
+def test_seeds_of_a_file_are_counted_as_typed_ones_are(tmp_path) -> None:
+    """Both are checked by the same rules: how many there are, and which are refused."""
+    seeds = "\n".join(["http://a.test/"] + [f"http://a.test/{number}" for number in range(3)] + ["no url here"] * 2)
+    found = ConsoleJobs(str(tmp_path)).check("a", '[agent]\ncontact = "http://x.test/"', seeds)
+    assert (found.seeds, len(found.refused), seeds_line(found.seeds, len(found.refused))) == (
+        4,
+        2,
+        "4 seeds, 2 refused",
+    )
+    assert seeds_line(1, 0) == "1 seed"
+
+
+def test_the_keys_of_a_template_count_where_the_order_has_none(tmp_path) -> None:
+    """A fault in it says so."""
+    jobs, template = ConsoleJobs(str(tmp_path)), {"limits": {"pages": 7}, "crawl": {"workers": 3}}
+    jobs.create("a", "http://a.test/", "[limits]\npages = 9", template=template)
+    order = jobs.job("a").order()
+    assert (order.limits.pages, order.crawl.workers) == (9, 3)
+    (fault,) = jobs.check("b", "", template={"limits": {"pages": "x"}}).faults
+    assert fault.startswith("the template, [limits] pages")
+
+
+def test_tags_are_lines_of_a_file_of_the_job(tmp_path) -> None:
+    """The list has them, also if somebody else wrote the file; wrong ones are refused, and nothing is made."""
+    jobs = ConsoleJobs(str(tmp_path))
+    jobs.create("a", "http://a.test/", "", tags=["portals", " weekly ", "portals"])
+    assert jobs.row("a")["tags"] == ["portals", "weekly"]
+    (tmp_path / "a" / "tags.txt").write_bytes(b"one\n\n  two\n\x1b[31m\n\xff\n")
+    assert jobs.row("a")["tags"] == ["one", "two", "\ufffd"]
+    jobs.set_tags("a", [])
+    assert jobs.row("a")["tags"] == []
+    for wrong in (["x" * 41], [""], ["a\nb"], [str(number) for number in range(21)]):
+        with pytest.raises(UsageError, match="tags: "):
+            jobs.create("b", "http://a.test/", "", tags=wrong)
+        with pytest.raises(UsageError, match="tags: "):
+            jobs.set_tags("a", wrong)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_job_that_is_started_is_starting_until_its_crawl_answers(tmp_path, monkeypatch) -> None:
+    """For everybody who looks, and never unknown; another start meanwhile waits for its turn."""
+    jobs = ConsoleJobs(str(tmp_path))
+    jobs.create("a", "http://a.test/", "")
+    seen = []
+
+    def look(process, *arguments, **options):
+        seen.append(jobs.row("a"))
+        with JobFolder.open(tmp_path / "a"):  # as the process does that opens it
+            seen.append(jobs.row("a"))
+        return Popen([sys.executable, "-c", ""], stdin=DEVNULL)
+
+    monkeypatch.setattr(launching.subprocess, "Popen", look)
+    jobs.start("a")
+    assert [(row["state"], row["phase"], row["pid"]) for row in seen] == [("starting", "starting", None)] * 2
+    assert jobs.row("a")["state"] == "stopped"
+
+
+def test_two_rounds_of_a_job_are_compared_by_its_logs(tmp_path) -> None:
+    """A job of one round says how to get another."""
+    jobs = ConsoleJobs(str(tmp_path))
+    jobs.create("a", "http://a.test/", "")
+    with pytest.raises(UsageError, match="anabranch crawl --again"):
+        jobs.compare_rounds("a")

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from anabranch.crawler.report.logtail import LogFollower, last_lines
+from anabranch.crawler.report.logtail import LogFollower, last_lines, run_marks
 
 LINES = ["one", "two", "", "four"]
 TEXT = b"one\ntwo\n\nfour\n"
@@ -222,3 +222,17 @@ def test_a_place_that_is_unknown_loses_nothing(log, place):
     with log.open("a") as file:
         file.write("more\n")
     assert all_next(follower) == ["more"]
+
+
+def test_a_progress_log_tells_when_runs_began_and_ended() -> None:
+    """A run that begins while another one goes on says that this was killed, at its last line; a pause is no end."""
+    times = (f"2026-11-20T00:00:{second:02}Z" for second in range(1, 60))
+    events = ("RUNNING", "PAUSED", "RUNNING", "ENDED", "RUNNING", "", "RUNNING", "ENDING", "ENDED")
+    lines = [
+        f"{time} CRAWL {event} - words" if event else f"{time} 1 2 3 4.00(4.00) 5(5) 6 7"
+        for time, event in zip(times, events, strict=False)
+    ]
+    marks = run_marks(["           timestamp  discovered", "", *lines])
+    assert [(mark.time_s % 60, mark.what) for mark in marks] == [
+        (1, "start"), (2, "pause"), (3, "resume"), (4, "stop"), (5, "start"), (6, "kill"), (7, "start"), (9, "stop"),
+    ]  # fmt: skip
