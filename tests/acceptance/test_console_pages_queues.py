@@ -177,6 +177,11 @@ async def test_a_worker_of_several_is_drained(tmp_path, console, window):
 async def test_the_filter_shows_its_figures_and_curves(console, window):
     """The curves begin with the second look."""
     await window.goto(f"{console.base}/jobs/news/filter")
+    await expect(window.get_by_role("status", name="Verdict")).to_have_text(
+        re.compile("^Healthy: .*; none expected lost")
+    )
+    for folded in ("Charts", "All figures"):
+        await window.get_by_text(folded, exact=True).click()
     await expect(window.get_by_role("row", name=re.compile("URLs known"))).to_contain_text(re.compile(r"keys\s*\d+"))
     await expect(window.get_by_role("img", name="URLs known")).to_be_visible()
 

@@ -45,6 +45,8 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
     await expect(window.get_by_text("it is done with status 200 OK")).to_be_visible()
     await expect(window.get_by_role("region", name="Scope")).to_contain_text("a seed")
     await expect(window.get_by_text("It is a seed.")).to_be_visible()
+    await expect(window.get_by_label("History of the URL")).to_contain_text("200 OK")
+    await window.get_by_text("Lines of crawl.log (1)").click()
     await expect(window.get_by_role("region", name="Lines of crawl.log")).to_contain_text(" 200 ")
     await expect(window.get_by_role("region", name="Response")).to_contain_text("HTTP/1.1 200 OK")
     await expect(window.get_by_role("region", name="Body")).to_contain_text("<html")
@@ -105,7 +107,7 @@ async def test_a_report_is_shown_and_downloaded(console, window, job):
 
 async def test_the_order_is_changed_in_place(console, window, job):
     """A wrong value is refused in the words of the command; a right one is in the job's order, and its origin is shown."""
-    await window.goto(f"{console.base}/jobs/news/order")
+    await window.goto(f"{console.base}/jobs/news/order?key=limits.pages")
     row = window.get_by_role("row").filter(has=window.get_by_text("limits.pages", exact=True))
     await window.get_by_role("button", name="Change limits.pages", exact=True).click()
     form = window.get_by_role("dialog")

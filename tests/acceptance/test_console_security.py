@@ -337,8 +337,9 @@ async def test_behind_a_reverse_proxy_the_console_is_below_its_path(tmp_path, br
             await expect(window.get_by_text("No jobs yet.")).to_be_visible()
             await window.get_by_role("button", name="New job").click()  # by the socket
             await window.get_by_role("button", name="Cancel").click()
-            await window.get_by_role("link", name="Lab").click()
-            assert window.url == f"{at}/lab"
+            await window.get_by_role("button", name="More").click()
+            await window.get_by_text("Lab: compare").click()
+            await window.wait_for_url(f"{at}/lab")
             await window.goto(at + "/")
             await window.get_by_role("button", name="Log out").click()
             await window.wait_for_url(f"{at}/login")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastapi import FastAPI
 from nicegui import run, ui
 
-from anabranch.crawler.console.api import Console, api_app
+from anabranch.crawler.console.api import api_app
 from anabranch.crawler.console.pages.filter import add_filter_page
 from anabranch.crawler.console.pages.hosts import add_hosts_page
 from anabranch.crawler.console.pages.job import add_job_page
@@ -17,10 +17,12 @@ from anabranch.crawler.console.pages.logs import add_logs_page
 from anabranch.crawler.console.pages.order import add_order_page
 from anabranch.crawler.console.pages.queues import add_queues_page
 from anabranch.crawler.console.pages.reports import add_reports_page
+from anabranch.crawler.console.pages.templates import add_templates_page
 from anabranch.crawler.console.pages.url import add_url_page
 from anabranch.crawler.console.pages.windows import guard_windows
 from anabranch.crawler.console.pages.workers import add_workers_page
 from anabranch.crawler.console.queues import QueueTables
+from anabranch.crawler.console.routing import Console
 
 #: Questions of pages at once.
 _MOST_THREADS = 64
@@ -37,12 +39,13 @@ def console_app(console: Console, tables: QueueTables) -> FastAPI:
         add_workers_page,
         add_filter_page,
         add_url_page,
-        add_logs_page,
         add_reports_page,
         add_order_page,
         add_lab_page,
+        add_templates_page,
     ):
         add(console)
+    add_logs_page(console, app)
     for add_grid in (add_queues_page, add_hosts_page):
         add_grid(console, tables, app)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)

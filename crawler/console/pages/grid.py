@@ -75,11 +75,14 @@ class Grid:
             self.text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
             self._states = ui.select([*states], multiple=True, label="States").props("outlined dense use-chips")
             self._states.style("min-width:12rem")
-            self._least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
+            self._least = ui.number("URLs, at least", value=1, min=0, precision=0)
+            self._least.props("outlined dense clearable debounce=300")
         with ui.row().classes("w-full items-center gap-2"):
             self._words = ui.label("Reading the queue …").classes("soft figure").props("role=status")
             self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
             self._again.props("flat dense")
+            self._all = ui.button("Show empty ones, too", on_click=lambda: self._least.set_value(0)).props("flat dense")
+            self._all.visible = False
             ui.label("Click a row for details and actions.").classes("soft gt-xs")
         with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
             self._grid = self._made(columns).props(f'aria-label="{caption}"')
@@ -135,6 +138,7 @@ class Grid:
 
     def _came(self, event: events.GenericEventArguments) -> None:
         self._words.text = str(event.args["words"])[:_MOST_TEXT]
+        self._all.visible = not event.args["total"] and bool(self._least.value)
         shown = min(max(int(event.args["total"]), 2), _BLOCK)
         self._place.style(_HEIGHT.format(_HEAD_PX + shown * _ROW_PX + _ROW_PX // 2))
 
@@ -163,21 +167,24 @@ def rows_route(
     """Return the handler of a route with `{name}` in its path. It answers with the found rows, as `row` makes them."""
 
     def answer(request: Request) -> JSONResponse:
-        page, now_s = find(request.path_params["name"], page_query(request.query_params)), time.time()
-        words = page_words(page, noun, now_s)
+        query, now_s = page_query(request.query_params), time.time()
+        page = find(request.path_params["name"], query)
+        words = page_words(page, noun, now_s, query.least_urls)
         facts = {"rows": [row(one, now_s) for one in page.rows], "total": page.total, "words": words}
         return JSONResponse(facts, headers={"Cache-Control": "no-store"})
 
     return answer
 
 
-def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
+def page_words(page: RowsFound[Any], noun: str, now_s: float, least: int = 0) -> str:
     """How many rows there are, and how old they are. Pure."""
     words = [f"{counted(page.total, noun)}, as of {_ago(now_s - page.taken_s)}"]
     if page.live_s is not None:
         words.append(f"active ones as of {_ago(now_s - page.live_s)}")
     if page.unknown:
         words.append(f"{page.unknown}, so states are from the database")
+    if least == 1:
+        words.append("those without URLs are left out")
     return "; ".join(words)
 
 

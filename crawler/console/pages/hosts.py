@@ -12,7 +12,6 @@ from nicegui import ui
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host, unblock_host
 from anabranch.crawler.console.pages.shell import (
@@ -30,6 +29,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import GATE_STATES, ListedGate, QueueTables
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.watch import News
 from anabranch.crawler.operate import NOT_BEGUN, Facts, UnknownQueue, duration_words
 from anabranch.crawler.order.quantities import format_bytes
@@ -158,7 +158,8 @@ def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts
         figures["throttle"] = duration_words(gate.throttle_s)
     if gate.slots is not None:
         figures["connections"] = count(gate.slots)
-    return PanelFacts(f"closed: {closed}" if closed else "open", figures, gates, [])
+    actions = frozenset({"Block …", *(["Unblock …"] if opens_in_s > 0 or gate.throttle_s or closed else [])})
+    return PanelFacts(f"closed: {closed}" if closed else "open", figures, gates, [], actions)
 
 
 def _actions(view: View, name: str) -> Mapping[str, Callable[[str], Awaitable[None]]]:

@@ -1,37 +1,40 @@
-"""The first page: all jobs, and the form of a new one."""
+"""The first page: all jobs, those that need attention first, and what can be done to several of them."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from nicegui import events, run, ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.jobs import MOST_SEED_BYTES
+from anabranch.crawler.console.pages.newjob import open_new_job
 from anabranch.crawler.console.pages.shell import (
     PHASES,
+    STATE_ICONS,
     Column,
     View,
-    act,
+    confirmed,
     count,
     cut,
     every,
-    link_cell,
     looked,
     mishap,
     page,
+    possible_actions,
     say,
     table,
     title,
     view_of,
 )
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.watch import EVERY_S
-from anabranch.crawler.job.checking import Check
-from anabranch.crawler.operate import NOT_RUNNING, STOPPED, UNKNOWN, Facts, Phase
+from anabranch.crawler.operate import NOT_RUNNING, STOPPED, UNKNOWN, Facts, FrontierError, Phase, counted
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
 _COLUMNS = (
     Column("job", "Job"),
@@ -43,145 +46,204 @@ _COLUMNS = (
     Column("free", "Free disk", is_number=True),
     Column("note", "Note", is_sortable=False, is_wide=True),
 )
-_ORDER = """# Keys that are left out have their defaults; see conf/portals.toml
-[agent]
-contact = ""            # a web page or an e-mail address for site owners
-
-[scope]
-scope = "host"
-
-[limits]
-pages = 1000
-"""
-
-
-_LINES = "white-space:pre-wrap;overflow-wrap:anywhere"
+#: Groups of states, in the order of the list: those that need attention first.
+_ATTENTION, _RUNNING, _STOPPED, _FINISHED = "Needs attention", "Running", "Stopped", "Finished"
+_GROUPS: Mapping[str, frozenset[str]] = {
+    _ATTENTION: frozenset({"killed", "failed", "unknown", "waiting", "paused"}),
+    _RUNNING: frozenset({"starting", "running", "draining"}),
+    _STOPPED: frozenset({"stopped"}),
+    _FINISHED: frozenset({"finished"}),
+}
+_ALL = "All"
+#: The states in the order of the list; those of one group have it, too.
+_ORDER = ("killed", "failed", "unknown", "waiting", "paused", "starting", "running", "draining", "stopped", "finished")
+_NO_JOBS = "No jobs yet. Create one here, or with `anabranch crawl`."
+#: What can be done to several jobs at once.
+_VERBS = {"Pause": "pause", "Resume": "play_arrow", "Stop": "stop"}
 
 
 def add_jobs_page(console: Console) -> None:
-    """Add the page at `/`."""
+    """Add the page at `/`; `?copy=NAME` opens the form of a new job with the order and the seeds of another."""
 
     @ui.page("/")
-    async def jobs(request: Request) -> None:
+    async def jobs(request: Request, copy: str = "") -> None:
         view = view_of(console, request)
+        may_create = view.may_change and console.jobs.folder is not None
         with page(view, "Jobs"):
-            with ui.row().classes("w-full items-center"):
-                title("Jobs")
-                ui.space()
-                if view.may_change and console.jobs.folder is not None:
-                    ui.button("New job", icon="add", on_click=lambda: _new_job(view))
-            rows = table(_COLUMNS, "href", "Jobs")
-            rows.add_slot("body-cell-job", link_cell("job"))
-            rows.add_slot("body-cell-state", _STATE_CELL)
-            rows.add_slot(
-                "no-data", '<span class="soft">No jobs yet. Create one here, or with `anabranch crawl`.</span>'
-            )
-
-        async def redraw() -> None:
-            found = await looked(console.watch.rows)
-            if found is not None:
-                rows.rows = [_cells(view, row) for row in found]
-
-        every(EVERY_S, redraw)
+            _Jobs(view, may_create=may_create).make()
+        if copy and may_create:
+            ui.timer(0.0, lambda: open_new_job(view, copy), once=True)
 
 
 #: Vue shows what is between braces as text, whatever it holds.
-_STATE_CELL = '<q-td :props="props"><q-badge :color="props.row.colour">{{ props.row.state }}</q-badge></q-td>'
+_JOB_CELL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.job }}</a>
+<q-chip v-for="tag in props.row.tags" :key="tag" dense outline clickable size="sm" color="primary"
+ :aria-label="'Search for the tag ' + tag" @click="$parent.$emit('tag', tag)">{{ tag }}</q-chip></q-td>"""
+_STATE_CELL = """<q-td :props="props" style="white-space:nowrap"><q-icon :name="props.row.icon" size="xs" class="q-mr-xs"
+ :color="props.row.colour" aria-hidden="true" /><q-badge :color="props.row.colour">{{ props.row.state }}</q-badge></q-td>"""
+
+
+class _Jobs:
+    """The list in one window."""
+
+    def __init__(self, view: View, *, may_create: bool) -> None:
+        self._view, self._may_create = view, may_create
+        self._found: Sequence[Facts] = ()
+
+    def make(self) -> None:
+        """Make the parts, and keep them up to date."""
+        with ui.row().classes("w-full items-center"):
+            title("Jobs")
+            ui.space()
+            if self._may_create:
+                ui.button("New job", icon="add", on_click=lambda: open_new_job(self._view))
+        with ui.row().classes("w-full items-center gap-2"):
+            self._group = ui.toggle({_ALL: _ALL}, value=_ALL, on_change=self._show)
+            self._group.props('dense no-caps unelevated toggle-color=primary padding="4px 12px" aria-label="States"')
+            self._text = ui.input("Search names, tags, notes", on_change=self._show)
+            self._text.props("outlined dense clearable debounce=200").classes("col").style("min-width:12rem")
+        verbs = ui.row().classes("w-full items-center gap-2")
+        self._rows = table(_COLUMNS, "href", "Jobs", selects=self._view.may_change)
+        self._rows.add_slot("body-cell-job", _JOB_CELL)
+        self._rows.add_slot("body-cell-state", _STATE_CELL)
+        self._rows.add_slot("no-data", f'<span class="soft">{_NO_JOBS}</span>')
+        self._rows.on("tag", self._search_tag)
+        if self._view.may_change:
+            with verbs:
+                self._make_verbs()
+        every(EVERY_S, self._redraw)
+
+    def _make_verbs(self) -> None:
+        self._rows.on_select(self._show_verbs)
+        self._chosen = ui.label().classes("soft").props("role=status")
+        self._verbs = {
+            verb: ui.button(verb, icon=icon, on_click=partial(self._steer, verb)).props("outline dense")
+            for verb, icon in _VERBS.items()
+        }
+        self._show_verbs()
+
+    async def _redraw(self) -> None:
+        found = await looked(self._view.console.watch.rows)
+        if found is not None:
+            self._found = ranked(found)
+            self._show()
+
+    def _show(self) -> None:
+        numbers = Counter(group_of(row) for row in self._found)
+        words = {_ALL: f"{_ALL} {len(self._found):,}"}
+        words |= {group: f"{group} {numbers[group]:,}" for group in _GROUPS if numbers[group]}
+        group = self._group.value if self._group.value in words else _ALL
+        if words != self._group.options or group != self._group.value:
+            self._group.set_options(words, value=group)
+        of_group = [row for row in self._found if group in {_ALL, group_of(row)}]
+        wanted = str(self._text.value or "")
+        self._rows.rows = [_cells(self._view, row) for row in of_group if is_found(row, _words(row), wanted)]
+        self._keep_chosen()
+
+    def _keep_chosen(self) -> None:
+        """Rows that are shown no more are not chosen either."""
+        if self._view.may_change:
+            shown = {str(row["href"]): row for row in self._rows.rows}
+            self._rows.selected = [shown[one["href"]] for one in self._rows.selected if one["href"] in shown]
+            self._show_verbs()
+
+    def _search_tag(self, event: events.GenericEventArguments) -> None:
+        self._text.value = str(event.args)
+
+    def _able(self, verb: str) -> list[str]:
+        """The names of the chosen jobs that allow this verb."""
+        is_in_database = self._view.console.jobs.folder is None
+        return [
+            str(row["name"])
+            for row in self._rows.selected
+            if verb in possible_actions(str(row["state"]), is_in_database=is_in_database)
+        ]
+
+    def _show_verbs(self) -> None:
+        number = len(self._rows.selected)
+        self._chosen.text = (
+            f"{counted(number, 'job')} selected:" if number else "Select jobs to act on several at once:"
+        )
+        for verb, button in self._verbs.items():
+            button.set_enabled(bool(self._able(verb)))
+
+    async def _steer(self, verb: str) -> None:
+        """Do it to all chosen jobs that allow it, at the same time."""
+        names = self._able(verb)
+        question = f"{verb} {counted(len(names), 'crawl')}: {cut(', '.join(names), 500)}?"
+        if verb == "Stop" and not await confirmed(question, verb):
+            return
+        try:
+            self._view.check_operator()
+        except UsageError as error:
+            say(str(error), is_bad=True)
+            return
+        faults = await asyncio.gather(*(run.io_bound(partial(self._steered, name, verb.lower())) for name in names))
+        failed = [fault for fault in faults if fault]
+        if len(failed) < len(names):
+            say(f"{verb}: {counted(len(names) - len(failed), 'job')} done")
+        for fault in failed[:5]:
+            say(fault, is_bad=True)
+        self._rows.selected = []
+        await self._redraw()
+
+    def _steered(self, name: str, verb: str) -> str:
+        """Do it to one job; why it failed, or empty (blocks)."""
+        console = self._view.console
+        try:
+            console.change(self._view.holder, verb, name, {}, lambda: console.jobs.job(name).steer(verb, {}))
+        except (CrawlerError, FrontierError) as error:
+            return f"{name}: {error}"
+        return ""
+
+
+def group_of(row: Facts) -> str:
+    """The group of a job's state. Pure."""
+    return next((group for group, states in _GROUPS.items() if row["state"] in states), _ATTENTION)
+
+
+def ranked(rows: Sequence[Facts]) -> list[Facts]:
+    """The jobs, those first that need attention, then by name. Pure."""
+    places = {state: place for place, state in enumerate(_ORDER)}
+    return sorted(rows, key=lambda row: (places.get(str(row["state"]), 0), str(row["job"])))
+
+
+def is_found(row: Facts, note: str, wanted: str) -> bool:
+    """Whether each word that is searched for is in the name, a tag, the state or the note of a job. Pure."""
+    text = " ".join([str(row["job"]), str(row["state"]), *row["tags"], note]).lower()
+    return all(word in text for word in wanted.lower().split())
 
 
 def _cells(view: View, row: Facts) -> dict[str, object]:
     state = str(row["state"])
     return {
+        "name": row["job"],
         "job": cut(row["job"], 100),
+        "tags": [cut(tag, 40) for tag in row["tags"]],
         "href": view.href("jobs", row["job"]),
         "state": state,
+        "icon": STATE_ICONS.get(state, "help"),
         "colour": PHASES.get(state, "grey-7"),
         "pages": count(row["pages"]),
         "rate": f"{row['pages_per_s']:.1f}" if row["pid"] else "",
         "queued": count(row["queued"]),
         "failed": count(row["failed"]),
         "free": "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]),
-        "note": cut(mishap(row, time.time()) or _note(row), 300),
+        "note": _words(row),
     }
+
+
+def _words(row: Facts) -> str:
+    return cut(mishap(row, time.time()) or _note(row), 300)
 
 
 def _note(row: Facts) -> str:
     """The last trouble of a job that runs or was killed; else what it waits for, or why it stands still. Pure."""
-    if row["phase"] == Phase.WAITING.value:
+    if row["state"] == Phase.PAUSED.value:
+        return str(row["line"]).rpartition(" · ")[2]  # behind the figures
+    if row["state"] in {Phase.WAITING.value, Phase.STARTING.value}:
         return str(row["line"])
     trouble = row["last_trouble"]
     if row["phase"] == UNKNOWN or (row["phase"] == STOPPED and not row["is_finished"] and row["line"] != NOT_RUNNING):
         return str(row["line"])
     return "" if trouble is None else f"{trouble['url']}: {trouble['reason']}"
-
-
-def _checked(view: View, name: str, order: str, seeds: str) -> Check:
-    """The faults and warnings of an order and seeds that somebody types."""
-    try:
-        return view.console.jobs.check(name or "name", order, seeds)
-    except CrawlerError as error:
-        return Check(faults=(str(error),), warnings=())
-
-
-def _new_job(view: View) -> None:
-    """The form of a new job."""
-    with ui.dialog().props("persistent") as dialog, ui.card().classes("w-full").style("max-width:48rem"):
-        ui.label("New job").classes("text-h6")
-        name = ui.input("Name", placeholder="news").props("outlined dense autofocus").classes("w-full")
-        seeds = (
-            ui.textarea("Seeds, one URL per line", placeholder="https://example.org/")
-            .props("outlined")
-            .classes("w-full")
-        )
-
-        files: list[str] = []  # which no browser has to show
-        file_names = ui.label().classes("soft")
-
-        async def uploaded(given: events.UploadEventArguments) -> None:
-            text = (await given.file.read()).decode("utf-8", "replace")
-            if sum(map(len, files)) + len(text) > MOST_SEED_BYTES:
-                say(f"{cut(given.file.name, 100)}: too large; add these seeds when the job runs", is_bad=True)
-                return
-            files.append(text)
-            file_names.text += f"{cut(given.file.name, 100)}: {count(len(text.splitlines()))} lines. "
-
-        ui.upload(
-            label="Or upload a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
-        ).props("flat bordered").classes("w-full")
-        order = (
-            ui.codemirror(_ORDER, language="TOML", theme="vscodeLight")
-            .classes("w-full")
-            .props('aria-label="Order, as TOML"')
-        )
-        fault = ui.label().classes("text-negative").props("role=alert").style(_LINES)
-        warning = ui.label().classes("text-warning").props("role=status").style(_LINES)
-
-        async def begin(*, starts: bool) -> None:
-            if not create.enabled:  # a second click, while the first one is at work
-                return
-            job, texts = name.value.strip(), "\n".join([seeds.value, *files])
-            do = partial(view.console.jobs.create, job, texts, order.value, starts=starts)
-            create.disable()
-            try:
-                warnings = await act(view, "create", job, {"start": starts}, do)
-            finally:
-                create.enable()
-            if warnings is not None:
-                ui.navigate.to(view.path("jobs", job))
-
-        checked = [("", "", "")]  # what was checked last
-
-        async def check() -> None:
-            given = (name.value.strip(), order.value, seeds.value)
-            if checked != [given]:
-                checked[0] = given
-                found = await run.io_bound(lambda: _checked(view, *given))
-                if found is not None:  # the console ends
-                    fault.text, warning.text = "\n".join(found.faults), "\n".join(found.warnings)
-
-        every(1.0, check)
-        with ui.row().classes("w-full justify-end"):
-            ui.button("Cancel", on_click=dialog.close).props("flat")
-            create = ui.button("Create", on_click=lambda: begin(starts=False)).props("outline")
-            ui.button("Create and start", on_click=lambda: begin(starts=True))
-    dialog.on("hide", dialog.delete).open()  # with its timer and its files

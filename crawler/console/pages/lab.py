@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from nicegui import ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.lab import BOUNDS, POLICIES, POLITENESSES, LabRequest, LabRun, LabRuns
 from anabranch.crawler.console.pages.shell import (
     LINES,
@@ -27,6 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.urlfacts import safe_text
 from anabranch.crawler.console.watch import EVERY_S
 

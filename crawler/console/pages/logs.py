@@ -1,19 +1,38 @@
-"""The page of the logs of a job: their last lines, and new ones as they are written."""
+"""The page of the logs of a job: their last lines as text or in columns, new ones as they are written, and whole files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import re2  # type: ignore[import-untyped]
-from nicegui import ui
+from nicegui import events, ui
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import FileResponse, Response
 
-from anabranch.crawler.console.api import LOGS, Console
-from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, title, view_of
+from anabranch.crawler.accounts.crawl_log import NotALogLine, iso_time, parse_crawl_log_line
+from anabranch.crawler.console.api import LOGS
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    cell,
+    cut,
+    every,
+    link_cell,
+    looked,
+    page,
+    say,
+    table,
+    title,
+    view_of,
+)
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.urlfacts import is_within
 from anabranch.crawler.job.workerfolders import worker_folders
-from anabranch.crawler.operate import counted
+from anabranch.crawler.operate import counted, duration_words
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 
@@ -32,21 +51,39 @@ _JOB = "job"
 _PATTERNS = re2.Options()
 _PATTERNS.log_errors = False
 
+#: Sends the first URL of a line that is clicked, unless a part of it is being selected.
+_URL_OF_LINE = r"""event => {
+  const found = event.target.innerText.match(/https?:\/\/[^\s"]+/);
+  if (found && !String(getSelection())) emit(found[0]);
+}"""
+
 #: Whether a line is shown.
 Fits = Callable[[str], bool]
 
 
-def add_logs_page(console: Console) -> None:
-    """Add the page at `/jobs/NAME/logs`."""
+def add_logs_page(console: Console, app: Starlette) -> None:
+    """Add the page at `/jobs/NAME/logs`, and a route below it that a whole log is downloaded from."""
+
+    def file(request: Request) -> Response:
+        job, asked = request.path_params["name"], request.query_params
+        directory = console.jobs.directory(job)
+        folder, log = log_folders(directory).get(asked.get("of", _JOB)), asked.get("log", "")
+        if directory is None or folder is None or log not in LOGS or not is_within(directory, folder / log):
+            raise UsageError(f"{job}: there is no such log here")
+        if not (folder / log).is_file():
+            raise UsageError(f"{log}: the log does not exist yet")
+        return FileResponse(folder / log, media_type="text/plain; charset=utf-8", filename=f"{job}-{log}")
+
+    app.add_route("/jobs/{name}/logs/file", file)
 
     @ui.page("/jobs/{name}/logs")
     async def logs(request: Request, name: str) -> None:
         view = view_of(console, request)
-        with page(view, f"{name}: logs", name, "logs"):
+        with page(view, f"{name}: logs", name, "logs", zone="Times are UTC, as in the logs."):
             title("Logs")
             folders = await looked(lambda: log_folders(console.jobs.directory(name)))
             if folders:
-                _Tail(view, folders).make()
+                _Tail(view, name, folders).make()
             elif folders is not None:
                 ui.label(
                     "The logs of this job are not in its folder here, but on the machines of its workers."
@@ -56,8 +93,8 @@ def add_logs_page(console: Console) -> None:
 class _Tail:
     """One window on the logs of a job."""
 
-    def __init__(self, view: View, folders: Mapping[str, Path]) -> None:
-        self._view, self._folders = view, folders
+    def __init__(self, view: View, name: str, folders: Mapping[str, Path]) -> None:
+        self._view, self._name, self._folders = view, name, folders
         self._follower: LogFollower | None = None  #: of the lines that are shown
         self._begun: LogFollower | None = None  #: of the log that was chosen last
 
@@ -74,17 +111,25 @@ class _Tail:
             self._text = ui.input("Filter", on_change=self._begin).props("outlined dense clearable debounce=400")
             self._text.classes("col").style("min-width:10rem")
             self._is_pattern = ui.switch("Regular expression", on_change=self._begin)
+        with ui.row().classes("w-full items-center gap-2"):
             self._follows = ui.switch("Follow", value=True)
+            self._wraps = ui.switch("Wrap", value=True, on_change=self._wrap)
+            self._in_columns = ui.switch("Columns", on_change=self._begin)
+            ui.button("Download", icon="download", on_click=self._download).props("outline dense")
+            self._hint = ui.label("Click a line to explain its URL.").classes("soft gt-xs")
         self._fault = ui.label().classes("text-negative").props("role=alert")
         self._lines = ui.log(max_lines=MOST_LINES).classes("w-full lines").style("height:65vh;max-height:none")
         self._lines.props('tabindex=0 role=log aria-live=off aria-label="Lines of the log"')
+        self._lines.on("click", self._explain, js_handler=_URL_OF_LINE)
+        self._place = ui.column().classes("w-full")
+        self._rows: ui.table | None = None  #: of the log that is shown in columns
         self._state = ui.label().classes("soft figure").props("role=status")
         every(_EVERY_S, self._follow)
 
     async def _begin(self) -> None:
         """Show the end of the log that is chosen now."""
         self._follower = None
-        self._lines.clear()
+        self._begin_view()
         fits = self._fits()
         if fits is None:
             self._state.text = ""
@@ -93,7 +138,7 @@ class _Tail:
         follower = self._begun = LogFollower(path)
         found = await looked(lambda: _end_of(path, follower, fits)[-most:])
         if found is not None and follower is self._begun:  # the choice is the same still
-            self._lines.clear()
+            self._begin_view()
             self._push(found)
             self._state.text = counted(len(found), "line") if found else _why_empty(path)
             self._follower = follower
@@ -112,6 +157,37 @@ class _Tail:
             self._push([*([f"… {skipped:,} lines are skipped"] if skipped > 0 else []), *found[-_MOST_NEW:]])
             self._state.text = f"{len(found):,} new in the last second"
 
+    def _begin_view(self) -> None:
+        """Show no line yet, in columns or as text."""
+        columns = COLUMNS.get(str(self._log.value))
+        self._in_columns.set_enabled(columns is not None)
+        is_table = bool(self._in_columns.value) and columns is not None
+        self._lines.clear()
+        self._place.clear()
+        self._rows = None
+        self._lines.visible = self._hint.visible = not is_table
+        self._wraps.set_enabled(not is_table)
+        if is_table and columns is not None:
+            with self._place:
+                self._rows = table(columns.heads, "id", "The log in columns, the newest line first")
+                self._rows.add_slot("body-cell-url", link_cell("url"))
+
+    def _wrap(self) -> None:
+        self._lines.style("white-space:pre-wrap" if self._wraps.value else "white-space:pre")
+        self._lines.classes(
+            add="" if self._wraps.value else "unwrapped", remove="unwrapped" if self._wraps.value else ""
+        )
+
+    def _explain(self, event: events.GenericEventArguments) -> None:
+        ui.navigate.to(self._view.path("jobs", self._name, "url", url=str(event.args)[:MOST_CHARS]))
+
+    def _download(self) -> None:
+        asked = {"log": str(self._log.value), "of": str(self._of.value)}
+        if not self._path().is_file():
+            say(_why_empty(self._path()), is_bad=True)
+            return
+        ui.navigate.to(self._view.path("jobs", self._name, "logs", "file", **asked))
+
     def _path(self) -> Path:
         return self._folders[str(self._of.value)] / str(self._log.value)
 
@@ -125,9 +201,89 @@ class _Tail:
         self._fault.text = ""
         return found
 
-    def _push(self, lines: Iterable[str]) -> None:
+    def _push(self, lines: Sequence[str]) -> None:
+        columns = COLUMNS.get(str(self._log.value))
+        if self._rows is not None and columns is not None:
+            first = max((int(row["id"]) for row in self._rows.rows), default=0) + 1
+            new = [
+                {"id": number, "href": self._view.href("jobs", self._name, "url", url=cells["url"]), **cells}
+                for number, cells in enumerate(filter(None, map(columns.cells, lines)), first)
+            ]
+            self._rows.rows = [*reversed(new), *self._rows.rows][:MOST_LINES]
+            return
         for line in lines:
             self._lines.push(line or " ")
+
+
+class LogColumns(NamedTuple):
+    """The columns of a log whose lines have fields."""
+
+    heads: Sequence[Column]
+    cells: Callable[[str], dict[str, str] | None]  #: of a line; None for one that has no fields
+
+
+def crawl_log_cells(line: str) -> dict[str, str] | None:
+    """The cells of a line of crawl.log. Pure."""
+    try:
+        entry = parse_crawl_log_line(line.encode("ascii", "replace"))
+    except NotALogLine:
+        return None
+    took = "" if entry.start_s is None or entry.end_s is None else duration_words(entry.end_s - entry.start_s)
+    return {
+        "time": iso_time(entry.logged_s),
+        "status": str(entry.status),
+        "url": cut(entry.url, 500),
+        "size": "" if entry.size_bytes is None else f"{entry.size_bytes:,}",
+        "took": took,
+        "type": cell(entry.mime),
+        "hops": cell(entry.hops),
+        "notes": cell(", ".join(entry.annotations)),
+    }
+
+
+def error_cells(line: str) -> dict[str, str] | None:
+    """The cells of a line of errors.jsonl. Pure."""
+    try:
+        fields = json.loads(line)
+        return {
+            "time": cell(str(fields["time"])),
+            "status": cell(str(fields["status"])),
+            "url": cut(str(fields["url"]), 500),
+            "reason": cell(str(fields["message"] or fields["words"])),
+            "attempt": cell(str(fields.get("attempt", ""))),
+            "next": "given up" if fields["final"] else "retry",
+        }
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+#: Logs that can be shown in columns.
+COLUMNS: Mapping[str, LogColumns] = {
+    "crawl.log": LogColumns(
+        (
+            Column("time", "Time"),
+            Column("status", "Status", is_number=True),
+            Column("url", "URL", is_wide=True),
+            Column("size", "Bytes", is_number=True),
+            Column("took", "Took", is_number=True),
+            Column("type", "Type"),
+            Column("hops", "Hops"),
+            Column("notes", "Notes", is_sortable=False),
+        ),
+        crawl_log_cells,
+    ),
+    "errors.jsonl": LogColumns(
+        (
+            Column("time", "Time"),
+            Column("status", "Status", is_number=True),
+            Column("url", "URL", is_wide=True),
+            Column("reason", "Reason", is_wide=True),
+            Column("attempt", "Attempt", is_number=True),
+            Column("next", "Next"),
+        ),
+        error_cells,
+    ),
+}
 
 
 def _why_empty(path: Path) -> str:

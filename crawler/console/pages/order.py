@@ -1,18 +1,18 @@
-"""The order of a job: each key with its value and origin, changed ones first; keys that may change are changed here."""
+"""The order of a job: the keys that differ from their defaults, by section, with values and origins; some are changed here."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from nicegui import events, ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
@@ -27,10 +27,12 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.job.orderfile import lasting_changes, order_file
+from anabranch.crawler.operate import counted
 from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
 from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order
-from anabranch.crawler.order.rendering import descriptions_of
+from anabranch.crawler.order.rendering import descriptions_of, title_of
 from anabranch.crawler.order.sources import Layer, job_layer, kept_layer, origin
 
 _COLUMNS = (
@@ -46,6 +48,8 @@ _KEY_CELL = """<q-td :props="props" style="white-space:nowrap"><span class="text
 
 
 _DEFAULT = "default"
+#: Characters of a filter that an address gives.
+_MOST_FILTER = 100
 
 
 class OrderKey(NamedTuple):
@@ -59,13 +63,13 @@ class OrderKey(NamedTuple):
 
 
 def add_order_page(console: Console) -> None:
-    """Add the page at `/jobs/NAME/order`."""
+    """Add the page at `/jobs/NAME/order`; `?key=limits.pages` shows one key."""
 
     @ui.page("/jobs/{name}/order")
-    async def order(request: Request, name: str) -> None:
+    async def order(request: Request, name: str, key: str = "") -> None:
         view = view_of(console, request)
         with page(view, f"Order · {name}", name, "order"):
-            _Order(view, name).make()
+            _Order(view, name).make(key[:_MOST_FILTER])
 
 
 class _Order:
@@ -76,21 +80,22 @@ class _Order:
         self._keys: dict[str, OrderKey] = {}
         self._toml = ""
 
-    def make(self) -> None:
-        """Make the parts, and show the order."""
+    def make(self, key: str) -> None:
+        """Make the parts, and show the order; with a `key` only what has it in its name."""
         title("Order")
         with ui.row().classes("w-full items-center gap-2"):
-            text = ui.input("Filter").props("outlined dense clearable")
+            self._filter = ui.input("Filter", value=key, on_change=self._draw)
+            self._filter.props("outlined dense clearable debounce=200")
+            self._all = ui.switch("All keys", on_change=self._draw)
             self._changeable = ui.switch("Changeable only", on_change=self._draw)
-        self._table = table(_COLUMNS, "key", "The order").bind_filter_from(text, "value", lambda typed: typed or "")
-        self._table.add_slot("body-cell-key", _KEY_CELL)
-        self._table.pagination = {"rowsPerPage": 0}
-        self._table.on("change", self._change)
+        self._words = ui.label().classes("soft").props("role=status")
+        self._sections = ui.column().classes("w-full gap-2")
         with ui.row().classes("w-full items-center gap-2"):
             heading("As TOML")
             ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense")
             ui.button("Download", icon="download", on_click=self._download).props("outline dense")
-        self._text = text_block("", "The order as TOML")
+        with ui.expansion("The order as TOML").classes("w-full"):
+            self._text = text_block("", "The order as TOML")
         ui.timer(0.05, self._show, once=True)
 
     async def _show(self) -> None:
@@ -106,12 +111,32 @@ class _Order:
         self._draw()
 
     def _draw(self) -> None:
-        rows = [
-            {**one._asdict(), "value": cut(one.value, 500), "changeable": one.changeable and self._view.may_change}
-            for one in self._keys.values()
-            if one.changeable or not self._changeable.value
-        ]
-        self._table.rows = rows
+        shown = shown_keys(
+            self._keys.values(),
+            str(self._filter.value or ""),
+            has_all=bool(self._all.value),
+            only_changeable=bool(self._changeable.value),
+        )
+        self._words.text = f"{counted(len(shown), 'key')} shown of {len(self._keys):,}" + (
+            "" if self._all.value or self._filter.value else ": those that differ from their defaults"
+        )
+        self._sections.clear()
+        with self._sections:
+            for section, keys in groupby(shown, lambda one: one.key.partition(".")[0]):
+                heading(f"[{section}]")
+                ui.label(title_of(SECTIONS[section])).classes("soft")
+                made = table(_COLUMNS, "key", f"Keys of [{section}]").props("hide-pagination").classes("keys")
+                made.add_slot("body-cell-key", _KEY_CELL)
+                made.pagination = {"rowsPerPage": 0}
+                made.on("change", self._change)
+                made.rows = [
+                    {
+                        **one._asdict(),
+                        "value": cut(one.value, 500),
+                        "changeable": one.changeable and self._view.may_change,
+                    }
+                    for one in keys
+                ]
 
     def _copy(self) -> None:
         ui.clipboard.write(self._toml)
@@ -183,6 +208,19 @@ def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
                 )
             )
     return sorted(found, key=lambda one: one.origin == _DEFAULT)
+
+
+def shown_keys(keys: Iterable[OrderKey], text: str, *, has_all: bool, only_changeable: bool) -> list[OrderKey]:
+    """The keys that the page shows, by section: those that differ, or with a text all that have it. Pure."""
+    wanted = text.strip().lower()
+    found = [
+        one
+        for one in keys
+        if (one.changeable or not only_changeable)
+        and (wanted in f"{one.key} {one.value} {one.words}".lower() if wanted else has_all or one.origin != _DEFAULT)
+    ]
+    sections = list(KEYS)
+    return sorted(found, key=lambda one: (sections.index(one.key.partition(".")[0]), one.origin == _DEFAULT))
 
 
 def setting_text(value: object) -> str:

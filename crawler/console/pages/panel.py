@@ -23,6 +23,7 @@ from anabranch.crawler.console.pages.shell import (
     say,
     show_rows,
     table,
+    zone_name,
 )
 from anabranch.crawler.console.queues import QueuedUrl
 from anabranch.crawler.console.watch import is_at_rest
@@ -57,6 +58,7 @@ class PanelFacts(NamedTuple):
     figures: Mapping[str, str]
     gates: Sequence[Facts]
     urls: Sequence[QueuedUrl]
+    actions: frozenset[str] | None = None  #: the buttons that apply; None: all
 
 
 class RowPanel:
@@ -68,13 +70,14 @@ class RowPanel:
         self._key = ""
         self._readings = self._shown = 0  #: readings begun, and the number of the one that is shown
         self.gates: list[str] = []  #: keys of those that are shown
-        with ui.dialog().props("position=right") as self._dialog, ui.card().classes("panel"):
+        with ui.dialog().props('position=right aria-label="Details"') as self._dialog, ui.card().classes("panel"):
             with ui.row().classes("w-full items-center no-wrap"):
                 self._title = ui.label().classes("text-h6").props("role=heading aria-level=2")
                 ui.space()
                 ui.button(icon="close", on_click=self._dialog.close).props('flat round dense aria-label="Close"')
             self._reason = ui.label().props("role=status")
-            self._buttons = ui.row().classes("gap-1")
+            self._place = ui.row().classes("gap-1")
+            self._buttons: dict[str, ui.button] = {}
             self._figures = ui.label().classes("soft figure")
             self._gates = table(_GATES, "gate", "Gates")
             self._gates.pagination = {"rowsPerPage": 10}
@@ -85,10 +88,10 @@ class RowPanel:
     def add_buttons(self, actions: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
         """Add what can be done to a row, by the words of the button; an action gets the key of the row."""
         if self._view.may_change:
-            with self._buttons:
+            with self._place:
                 for words, action in actions.items():
                     made = ui.button(words, on_click=lambda _, action=action: self._do(action))
-                    made.props("outline dense")
+                    self._buttons[words] = made.props("outline dense")
 
     async def open(self, key: str) -> None:
         """Show the row of this key."""
@@ -124,6 +127,8 @@ class RowPanel:
             self._key = ""  # once is enough
             return
         self._reason.text = cut(found.reason)
+        for words, button in self._buttons.items():
+            button.set_enabled(found.actions is None or words in found.actions)
         self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
         self.gates = [gate["gate"] for gate in found.gates]
         show_rows(self._gates, list(map(closed_row, found.gates)), "group")
@@ -189,7 +194,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         ui.label("Nothing is fetched from a host while it is blocked.")
         host = _choice(hosts)
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
-        until = ui.input("Or until (local time of the console)").props("outlined dense stack-label type=datetime-local")
+        until = ui.input(f"Or until ({zone_name(time.time())})").props("outlined dense stack-label type=datetime-local")
         until.classes("w-full")
         answer_buttons(dialog, "Block")
 

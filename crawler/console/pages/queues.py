@@ -10,7 +10,6 @@ from nicegui import ui
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host, unblock_host
 from anabranch.crawler.console.pages.shell import (
@@ -27,6 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import QUEUE_STATES, ListedQueue, QueueTables
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.operate import Facts, UnknownQueue
 
 _COLUMNS = (
@@ -102,9 +102,17 @@ def panel_facts(facts: Facts) -> PanelFacts:
         for name, words in _FIGURES.items()
         if name in queue
     }
-    explained = facts["explanation"]
+    explained, gates = facts["explanation"], facts.get("gates") or []
     reason = f"{explained['state']}: {explained['reason']}" if explained["reason"] else explained["state"]
-    return PanelFacts(reason, figures, facts.get("gates") or [], [])
+    actions = queue_actions(str(explained["state"]), has_gates=bool(gates)) if queue else frozenset[str]()
+    return PanelFacts(reason, figures, gates, [], actions)
+
+
+def queue_actions(state: str, *, has_gates: bool) -> frozenset[str]:
+    """The buttons that apply to a queue in this state. Pure."""
+    found = {"Budget …"} | ({"Block host …", "Unblock host …"} if has_gates else set())
+    found |= {"Resume"} if state == "paused" else {"Pause"}
+    return frozenset(found if state == "retired" else found | {"Retire …"})
 
 
 def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[str], Awaitable[None]]]:

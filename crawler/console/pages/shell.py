@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from nicegui import run, ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
-from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.sessions import HOLDER, HOLDER_NOW
 from anabranch.crawler.operate import Facts, FrontierError, clock_words, duration_words
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
@@ -39,6 +41,12 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 PHASES: Mapping[str, str] = {
     "running": "positive", "finished": "primary", "paused": "warning", "waiting": "warning", "draining": "warning",
     "starting": "info", "stopped": "grey-7", "unknown": "negative", "killed": "negative", "failed": "negative",
+}  # fmt: skip
+#: The icon of each state, which tells them apart without colours.
+STATE_ICONS: Mapping[str, str] = {
+    "running": "play_circle", "finished": "task_alt", "paused": "pause_circle", "waiting": "hourglass_top",
+    "draining": "hourglass_bottom", "starting": "pending", "stopped": "stop_circle", "unknown": "help", "killed": "dangerous",
+    "failed": "error",
 }  # fmt: skip
 
 _STYLE = """
@@ -74,15 +82,23 @@ dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 .q-btn { text-transform: none; }
+.q-expansion-item { border: 1px solid var(--edge); border-radius: 4px; }
+.keys table { table-layout: fixed; }
+.keys th:nth-child(1) { width: 17rem; } .keys th:nth-child(3) { width: 16rem; }
+.keys td { min-width: 0 !important; }
 .q-uploader__list { min-height: 0; padding: 0; }
 .lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
+.nicegui-log.lines .q-scrollarea__content, .nicegui-log.lines .q-scrollarea__content > * { white-space: inherit; }
+.lines.unwrapped, .lines.unwrapped .q-scrollarea__content { overflow-wrap: normal; width: max-content; min-width: 100%; }
+.lines.unwrapped { width: 100%; overflow: auto; }
 @media (max-width: 599px) {
   .q-table tr { display: flex; flex-wrap: wrap; align-items: center; gap: 2px 16px; padding: 6px 12px; height: auto; }
   .q-table tbody tr:not(:last-child) { border-bottom: 1px solid var(--edge); }
   .q-table tr > :is(th, td) { height: auto; min-width: 0 !important; padding: 0 !important; border: 0 !important; }
   .q-table td { text-align: left; }
-  .q-table td:first-child { font-weight: 600; flex: 1 0 auto; max-width: 100%; }
+  .q-table td:first-child, .q-table td.q-table--col-auto-width + td { font-weight: 600; flex: 1 0 auto; max-width: 100%; }
+  .q-table td.q-table--col-auto-width { flex: none; }
   .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
   .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
   .q-table thead tr:not(:has(.sortable)) { display: none; }
@@ -100,6 +116,9 @@ _BY_AMOUNT = """(() => {
     .reduce((sum, [, number, unit]) => sum + number * (units[unit] ?? 1), 0);
   return (one, other) => amount(one) - amount(other);
 })()"""
+
+#: Fetches of a crawl of one worker are on its page of workers, which has no tab then.
+_WORKERS = "workers"
 
 #: Runs in each window. A console that was restarted knows no session, so a window that lost it goes to the login. On a
 #: narrow window the tabs scroll to the one that is open.
@@ -157,13 +176,16 @@ def view_of(console: Console, request: Request) -> View:
 
 
 @contextmanager
-def page(view: View, title: str, job: str = "", tab: str | None = None) -> Iterator[None]:
-    """The frame of a page: header, tabs of the job, and a main part that takes what is made inside `with`."""
+def page(view: View, title: str, job: str = "", tab: str | None = None, *, zone: str = "") -> Iterator[None]:
+    """The frame of a page: header, tabs of the job, and a main part that takes what is made inside `with`.
+
+    `zone`: the sentence about the times of the page, if they are not those of the console's zone.
+    """
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
     ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
     dark = ui.dark_mode(None)  # follows the system
-    ui.link("Skip to the content", "#main").classes("skip")
+    ui.link("Skip to the content", "#main").classes("skip").props("tabindex=0")
     with ui.header().classes("items-center no-wrap q-py-xs").props("role=banner"):
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
@@ -171,18 +193,22 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
             link = ui.link(job, view.path("jobs", job)).classes("text-white no-underline ellipsis").style("min-width:0")
             link.props["title"] = job
         ui.space()
-        ui.link("Lab", view.path("lab")).classes("text-white no-underline")
         ui.label(f"signed in as {view.holder.name}" + ("" if view.may_change else " (reader)")).classes(
             "text-white gt-xs"
         )
         ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
             'flat round dense color=white aria-label="Light or dark"'
         )
+        with ui.button(icon="more_vert").props('flat round dense color=white aria-label="More"'), ui.menu():
+            for words, path in (("Lab: compare queue policies", "lab"), ("Templates", "templates")):
+                ui.menu_item(words).props["href"] = view.href(path)
         with ui.element("form").props(f'method=post action="{view.href("logout")}"'):
             ui.button(icon="logout").props('flat round dense color=white type=submit aria-label="Log out"')
     if job:
         with ui.element("nav").classes("row no-wrap overflow-auto").props('aria-label="Pages of the job"'):
             for path, name in TABS:
+                if path == _WORKERS and not (path == tab or has_workers(view, job)):
+                    continue
                 link = ui.link(name, view.path("jobs", job, path)).classes("tab")
                 if path == tab:
                     link.props("aria-current=page")
@@ -190,9 +216,31 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
         ui.element("div")
         .classes("q-px-md q-pb-md q-pt-sm column gap-4")
         .style("max-width:1500px;width:100%;margin:0 auto")
-        .props("id=main")
+        .props("id=main tabindex=-1")
     ):
         yield
+        ui.label(zone or f"Times are {zone_name(time.time())}.").classes("soft text-caption")
+
+
+def has_workers(view: View, job: str) -> bool:
+    """Whether several workers may crawl a job, which then has a tab of them. Cost: a look at its folder."""
+    try:
+        return view.console.jobs.job(job).logs is None
+    except (CrawlerError, FrontierError):
+        return False
+
+
+def zone_name(now_s: float) -> str:
+    """The zone of the console, in which all times of a page are: `UTC`, or `CET (UTC+01:00)`. Pure but for the zone."""
+    now = datetime.fromtimestamp(now_s, UTC).astimezone()
+    offset = f"{now:%z}"
+    return "UTC" if now.utcoffset() == timedelta(0) else f"{now:%Z} (UTC{offset[:3]}:{offset[3:5]})"
+
+
+def zone_ms(time_s: float) -> float:
+    """Milliseconds that a chart, which shows UTC, shows as the time in the zone of the console. Pure but for the zone."""
+    shift = datetime.fromtimestamp(time_s, UTC).astimezone().utcoffset() or timedelta(0)
+    return (time_s + shift.total_seconds()) * 1000
 
 
 def every(seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
@@ -239,11 +287,11 @@ async def confirmed(question: str, action: str) -> bool:
     return bool(await answered(dialog))
 
 
-def answer_buttons(dialog: ui.dialog, action: str) -> None:
+def answer_buttons(dialog: ui.dialog, action: str, *, color: str = "negative") -> None:
     """The buttons at the end of a dialog: it submits whether to act."""
     with ui.row().classes("w-full justify-end"):
         ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
-        ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
+        ui.button(action, on_click=lambda: dialog.submit(True)).props(f"color={color} autofocus")
 
 
 async def answered(dialog: ui.dialog) -> object:
@@ -254,9 +302,10 @@ async def answered(dialog: ui.dialog) -> object:
     return answer
 
 
-def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
+def table(columns: Sequence[Column], key: str, caption: str, *, selects: bool = False) -> ui.table:
     """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which a
-    value has its label before it (`--label`); a text in the first column is the name of the row, and has none.
+    value has its label before it (`--label`); a text in the first column is the name of the row, and has none. `selects`:
+    rows have boxes to be chosen by.
     """
     made = [
         {
@@ -270,7 +319,8 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
         }
         for number, column in enumerate(columns)
     ]  # fmt: skip
-    found = ui.table(columns=made, rows=[], row_key=key, pagination=50).classes("w-full")
+    selection: Literal["multiple"] | None = "multiple" if selects else None
+    found = ui.table(columns=made, rows=[], row_key=key, pagination=50, selection=selection).classes("w-full")
     found.add_slot("no-data", '<span class="soft">nothing to show</span>')
     return found.props(f'flat bordered dense table-header-class=text-bold aria-label="{caption}"')
 
@@ -293,6 +343,21 @@ def mishap(row: Facts, now_s: float) -> str:
     if row["state"] == "failed":
         return f"Failed at {ago}: {ended['words']}. {then}"
     return f"Killed: its last sign of life was at {ago}. {then}"
+
+
+def possible_actions(state: str, *, is_in_database: bool = False) -> set[str]:
+    """The actions that a job in this state allows; workers of a database are started on their machines. Pure."""
+    if state in {"running", "waiting"}:
+        return {"Pause", "Stop", "Add seeds", "Retry failed"}
+    if state == "paused":
+        return {"Resume", "Stop", "Add seeds", "Retry failed"}
+    more = {"Add seeds", "Retry failed"}
+    if is_in_database:
+        return more | {"Resume", "Stop"} if state in {"stopped", "killed"} else more if state == "finished" else set()
+    rests = {"Start", "Add seeds", "Retry failed", "Another round", "Remove"}
+    if state in {"killed", "failed"}:
+        return rests | {"Stop"}  # it is not to run any more
+    return rests if state in {"stopped", "finished"} else set()
 
 
 def link_cell(field: str) -> str:

@@ -1,14 +1,18 @@
-"""A URL of a job: where it is and why, its lines in the logs, the pages that link to it, its links, its WARC record."""
+"""A URL of a job: the verdict first, then scope, robots.txt, its history, the pages that link to it, its links, its record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from nicegui import ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
+from anabranch.crawler.accounts.crawl_log import NotALogLine, parse_crawl_log_line
 from anabranch.crawler.console.pages.shell import (
     View,
     act,
@@ -22,6 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.urlfacts import (
     BODY_BYTES,
     MOST_LINES,
@@ -33,7 +38,16 @@ from anabranch.crawler.console.urlfacts import (
     url_files,
 )
 from anabranch.crawler.extract.encoding import html_in_utf8
-from anabranch.crawler.operate import Facts, duration_words, has_failed, moment_words, rate_words, retried_lines
+from anabranch.crawler.operate import (
+    Facts,
+    clock_words,
+    duration_words,
+    has_failed,
+    moment_words,
+    rate_words,
+    retried_lines,
+)
+from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.robots.rules import explain_rules, parse_robots
 
@@ -41,6 +55,18 @@ from anabranch.crawler.robots.rules import explain_rules, parse_robots
 _MOST_CHARS = 8000
 #: Workers that are listed when the record is on the machine of one of them.
 _MOST_WORKERS = 20
+#: Events of a URL that are shown, the last ones.
+_MOST_EVENTS = 50
+#: Digits of the time of an index line.
+_STAMP_DIGITS = 14
+#: Icon and colour of each kind of event.
+_KINDS = {
+    "done": ("check", "positive"),
+    "failed": ("error_outline", "negative"),
+    "archived": ("inventory_2", "primary"),
+}
+#: Colours of states; others are plain.
+_COLOURS = {"ended": "primary", "queued": "info", "waiting": "warning", "refused": "negative", "not stored": "warning"}
 
 
 class _Looked(NamedTuple):
@@ -93,11 +119,7 @@ async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
         if found.files is None:
             _elsewhere(found.workers)
             return
-        if not found.files.is_whole:
-            ui.label("The logs are long: only their ends were searched, or not all matches are shown.").classes("soft")
-        _lines("crawl.log", found.files.log)
-        if found.files.errors:
-            _lines("errors.jsonl", found.files.errors)
+        _history(found.files, time.time())
         _pages(view, name, found.files)
         _record(view, name, found.files.record)
 
@@ -124,10 +146,8 @@ def _look(view: View, name: str, asked: str) -> _Looked:
 def _explained(view: View, name: str, found: _Looked) -> None:
     """Draw the crawl's explanation of the URL."""
     facts = found.explained
-    if view.may_change and has_failed(facts["explanation"]):
-        _retry_button(view, name, facts["explanation"]["subject"])
     for explanation in (facts["explanation"], *facts.get("others", ())):
-        _place(view, name, explanation, facts["now_s"])
+        _verdict(view, name, explanation, facts["now_s"])
     if "scope" in facts:
         heading("Scope")
         text_block(safe_text(facts["scope"][:_MOST_CHARS]), "Scope")
@@ -158,15 +178,19 @@ def _retry_button(view: View, name: str, url: str) -> None:
     ui.button("Retry", icon="refresh", on_click=retry).props("outline dense")
 
 
-def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
-    """Draw a card about a request of the URL: its state and queue, and when it can be fetched."""
+def _verdict(view: View, name: str, explanation: Facts, now_s: float) -> None:
+    """Draw a card about a request of the URL: what became of it, then its queue and when it can be fetched."""
     earliest_s, rate, ahead = explanation["earliest_s"], explanation["highest_rate"], explanation["ahead"]
     with ui.card().classes("w-full"):
-        with ui.row().classes("items-center"):
-            ui.label(cut(explanation["subject"])).classes("text-bold").style("overflow-wrap:anywhere")
-            ui.badge(explanation["state"]).props("color=primary")
+        with ui.row().classes("w-full items-center gap-2"):
+            ui.badge(explanation["state"]).props(f"color={_COLOURS.get(explanation['state'], 'primary')}")
+            ui.label(cut(explanation["reason"] or explanation["state"])).classes("text-h6 col").style(
+                "min-width:14rem;overflow-wrap:anywhere"
+            ).props('role=status aria-label="Verdict"')
+            if view.may_change and has_failed(explanation):
+                _retry_button(view, name, explanation["subject"])
         facts_list((
-            ("Why", explanation["reason"]),
+            ("URL", explanation["subject"]),
             ("Earliest", "" if earliest_s is None else moment_words(earliest_s, now_s)),
             ("Ahead of it", "" if ahead is None else f"{ahead:,} URLs in its queue"),
             ("Gate", explanation["gate"] or ""),
@@ -188,14 +212,71 @@ def _elsewhere(workers: Sequence[str]) -> None:
         ui.label(cut(worker, 200))
 
 
-def _lines(log: str, lines: Sequence[str]) -> None:
-    heading(log)
-    if lines:
-        text_block("\n".join(map(cut, lines)), f"Lines of {log}")
-        if len(lines) == MOST_LINES:
-            ui.label(f"Only the last {MOST_LINES} are shown.").classes("soft")
+class Event(NamedTuple):
+    """Something that happened to a URL."""
+
+    time_s: float  #: epoch seconds
+    what: str
+    detail: str = ""
+    kind: str = "done"  #: done, failed or archived
+
+
+def url_events(files: UrlFiles) -> list[Event]:
+    """What happened to a URL by the job's files, the oldest first. Lines that cannot be read are left out. Pure."""
+    found = [*_fetches_of(files.log), *_failures_of(files.errors)]
+    if files.record is not None and len(files.record.date) == _STAMP_DIGITS and files.record.date.isdecimal():
+        archived_s = datetime.strptime(files.record.date, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+        found.append(Event(archived_s, "archived", files.record.file, "archived"))
+    return sorted(found, key=lambda one: one.time_s)
+
+
+def _fetches_of(lines: Sequence[str]) -> Iterator[Event]:
+    for line in lines:
+        with suppress(NotALogLine):
+            entry = parse_crawl_log_line(line.encode("ascii", "replace"))
+            detail = [
+                "" if entry.size_bytes is None else f"{entry.size_bytes:,} bytes",
+                entry.mime if entry.size_bytes else "",
+                ""
+                if entry.start_s is None or entry.end_s is None
+                else f"in {duration_words(entry.end_s - entry.start_s)}",
+                ", ".join(entry.annotations),
+            ]
+            kind = "done" if entry.status > 0 else "failed"
+            yield Event(entry.logged_s, describe(entry.status), " · ".join(filter(None, detail)), kind)
+
+
+def _failures_of(lines: Sequence[str]) -> Iterator[Event]:
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            fields = json.loads(line)
+            at_s = datetime.fromisoformat(fields["time"]).timestamp()
+            what = "given up" if fields["final"] else "failed, to be tried again"
+            yield Event(at_s, what, str(fields["message"] or fields["words"]), "failed")
+
+
+def _history(files: UrlFiles, now_s: float) -> None:
+    """Draw what happened to the URL as a time line, and the lines of the logs it is from."""
+    heading("History")
+    events = url_events(files)
+    if not files.is_whole:
+        ui.label("The logs are long: only their ends were searched, or not all matches are shown.").classes("soft")
+    if not events:
+        ui.label("Nothing in the logs.").classes("soft")
     else:
-        ui.label("No lines.").classes("soft")
+        with ui.timeline(side="right").classes("w-full").props('layout=dense aria-label="History of the URL"'):
+            for one in events[-_MOST_EVENTS:]:
+                icon, colour = _KINDS[one.kind]
+                with ui.timeline_entry(title=cut(one.what, 200), subtitle=clock_words(one.time_s, now_s)).props(
+                    f"icon={icon} color={colour}"
+                ):
+                    ui.label(cut(one.detail, 500)).classes("soft").style("overflow-wrap:anywhere")
+    for log, lines in (("crawl.log", files.log), ("errors.jsonl", files.errors)):
+        if lines:
+            with ui.expansion(f"Lines of {log} ({len(lines)})").classes("w-full"):
+                text_block("\n".join(map(cut, lines)), f"Lines of {log}")
+                if len(lines) == MOST_LINES:
+                    ui.label(f"Only the last {MOST_LINES} are shown.").classes("soft")
 
 
 def _pages(view: View, name: str, files: UrlFiles) -> None:
@@ -227,8 +308,12 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
 
 
 def _moment(stamp: str) -> str:
-    """The 14 digits of an index line's time as text."""
-    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]} UTC"
+    """The 14 digits of an index line's time, which is UTC, in the zone of the page. Pure but for the zone."""
+    try:
+        taken = datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return cut(stamp, 50)
+    return f"{taken.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _record(view: View, name: str, record: UrlRecord | None) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from nicegui import events, ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
@@ -27,6 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
+from anabranch.crawler.console.routing import Console
 from anabranch.crawler.console.watch import EVERY_S, is_at_rest
 from anabranch.crawler.operate import Facts, duration_words
 

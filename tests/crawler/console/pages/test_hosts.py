@@ -35,3 +35,10 @@ def test_remaining_urls_of_a_host_may_be_unknown() -> None:
     """They are known of hosts that have a queue of their own."""
     row = {"host": "a.test", "#urls": 1500, "#bytes": 2048, "#remaining": None}
     assert fetched_row(row) == {"host": "a.test", "urls": "1,500", "bytes": "2.0 KiB", "queued": ""}
+
+
+def test_an_open_host_cannot_be_unblocked() -> None:
+    """Nor one that was never throttled."""
+    open_gate = GATE._replace(opens_s=0.0, spacing_s=0.0)
+    assert gate_panel(open_gate, [], 200.0).actions == {"Block …"}
+    assert gate_panel(GATE, [], 100.0).actions == {"Block …", "Unblock …"}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.console.pages.logs import MOST_CHARS, _why_empty, fitting, line_filter, log_folders
+from anabranch.crawler.console.pages.logs import (
+    MOST_CHARS,
+    _why_empty,
+    crawl_log_cells,
+    error_cells,
+    fitting,
+    line_filter,
+    log_folders,
+)
 from anabranch.crawler.outcomes.errors import UsageError
 
 
@@ -52,3 +61,27 @@ def test_the_workers_of_a_job_have_logs_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "job" / "workers" / "2" / "logs").symlink_to(tmp_path)
     assert [*log_folders(tmp_path / "job")] == ["job", "worker 1"]
     assert log_folders(None) == {}
+
+
+def test_the_lines_of_logs_have_columns() -> None:
+    """A line that has no fields is left out; texts of sites are printable."""
+    line = (
+        "2026-11-29T19:36:34.829Z   404         27 http://a.test/1 L http://a.test/ text/plain #010 "
+        "20261129193634824+4 sha1:A http://a.test/ 2t,round:2"
+    )
+    assert crawl_log_cells(line) == {
+        "time": "2026-11-29T19:36:34.829Z", "status": "404", "url": "http://a.test/1", "size": "27", "took": "4ms",
+        "type": "text/plain", "hops": "L", "notes": "2t, round:2",
+    }  # fmt: skip
+    error = {
+        "time": "2026-01-01T00:00:00.000Z",
+        "status": -2,
+        "url": "http://a.test/\x1b",
+        "message": None,
+        "words": "refused",
+    }
+    found = error_cells(json.dumps({**error, "attempt": 1, "final": True}))
+    assert found is not None
+    assert (found["url"], found["reason"], found["next"]) == ("http://a.test/\\x1b", "refused", "given up")
+    assert crawl_log_cells("a line") is None
+    assert [error_cells(text) for text in ("{", "[]", "{}")] == [None, None, None]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.crawler.console.pages.order import cut_lines, order_keys, order_layers, setting_text
+from anabranch.crawler.console.pages.order import cut_lines, order_keys, order_layers, setting_text, shown_keys
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.orderfile import change_order
 from anabranch.crawler.order.changes import CHANGEABLE
 from anabranch.crawler.order.loading import load_order
-from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.order.order import KEYS, CrawlOrder, dump_order
 
 
 def test_each_key_says_where_its_value_comes_from(tmp_path: Path) -> None:
@@ -52,3 +52,21 @@ def test_a_value_is_written_as_a_setting_has_it(tmp_path: Path) -> None:
 def test_a_long_order_is_cut() -> None:
     """By lines."""
     assert cut_lines("a\nb\x1b\nc", most=2) == "a\nb\\x1b\n…"
+
+
+def test_only_what_differs_is_shown_by_section() -> None:
+    """All keys by a switch; a text finds any key, also one that has its default."""
+    order = CrawlOrder.model_validate({"limits": {"pages": 7}, "agent": {"contact": "me@x.test"}})
+    keys = order_keys(order, order_layers(order, None))
+
+    def shown(text: str = "", *, has_all: bool = False, only_changeable: bool = False) -> list[str]:
+        return [one.key for one in shown_keys(keys, text, has_all=has_all, only_changeable=only_changeable)]
+
+    assert shown() == ["agent.contact", "limits.pages"]
+    assert shown("bytes_per_host") == ["limits.bytes_per_host"]
+    assert shown(only_changeable=True) == ["limits.pages"]
+    everything = shown(has_all=True)
+    assert len(everything) == len(keys)
+    sections = [key.partition(".")[0] for key in everything]
+    assert sections == sorted(sections, key=list(KEYS).index)
+    assert next(key for key in everything if key.startswith("limits.")) == "limits.pages"

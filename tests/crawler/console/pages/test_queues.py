@@ -1,6 +1,6 @@
 """A queue as a row, and in its panel."""
 
-from anabranch.crawler.console.pages.queues import panel_facts, queue_row
+from anabranch.crawler.console.pages.queues import panel_facts, queue_actions, queue_row
 from anabranch.crawler.console.queues import ListedQueue
 
 QUEUE = ListedQueue("a.test", "ready", 1234, 5, 3, 17, None, 1, 10, 2, 1, is_live=True)
@@ -33,4 +33,12 @@ def test_the_panel_has_the_explanation_the_figures_and_the_gates() -> None:
     assert found.reason == "snoozed: all its URLs wait"
     assert found.figures == {"URLs": "3", "in flight": "0", "budget": "unlimited"}
     assert found.gates == [{"gate": "a.test"}]
-    assert panel_facts({"explanation": {"state": "ended", "reason": ""}}) == ("ended", {}, [], [])
+    assert panel_facts({"explanation": {"state": "ended", "reason": ""}}) == ("ended", {}, [], [], frozenset())
+
+
+def test_buttons_that_do_not_apply_are_off() -> None:
+    """A paused queue cannot be paused, a retired one not retired, and without a gate no host is blocked."""
+    assert queue_actions("ready", has_gates=True) >= {"Pause", "Retire …", "Block host …"}
+    assert "Resume" not in queue_actions("ready", has_gates=True)
+    assert queue_actions("paused", has_gates=False) == {"Resume", "Retire …", "Budget …"}
+    assert "Retire …" not in queue_actions("retired", has_gates=True)

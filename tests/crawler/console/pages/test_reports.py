@@ -19,3 +19,15 @@ def test_a_file_has_what_the_command_prints() -> None:
     """It can be had as text and as JSON."""
     assert written(TABLE, "txt") == b"[#urls] [host]\n2 a\\x1b.test\n"
     assert json.loads(written(TABLE, "json")) == TABLE
+
+
+def test_a_report_is_a_table_for_spreadsheets() -> None:
+    """RFC 4180; a text of a site is no formula, and a missing cell is empty."""
+    facts = {
+        "heads": ["n", "host"],
+        "rows": [{"n": 1, "host": '=1+1,"'}, {"n": None, "host": "b"}],
+        "more": False,
+        "widths": [],
+    }
+    assert written(facts, "csv") == b'n,host\r\n1,"\'=1+1,"""\r\n,b\r\n'
+    assert written({"facts": {"Round": 2}}, "csv") == b"name,value\r\nRound,2\r\n"
