@@ -62,7 +62,12 @@ def mark_lines(marks: Sequence[RunMark], begin_s: float) -> dict[str, object]:
             {
                 "xAxis": zone_ms(mark.time_s),
                 "lineStyle": {"color": _MARKS[mark.what], "type": "solid" if mark.what == "kill" else "dashed"},
-                "label": {"formatter": mark.what, "color": _MARKS[mark.what], "fontSize": 10, "distance": 2},
+                "label": {
+                    "formatter": mark.what,
+                    "color": _MARKS[mark.what],
+                    "fontSize": 10,
+                    "position": "insideEndBottom",
+                },
             }
             for mark in shown
         ],

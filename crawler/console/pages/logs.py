@@ -261,7 +261,7 @@ def error_cells(line: str) -> dict[str, str] | None:
 COLUMNS: Mapping[str, LogColumns] = {
     "crawl.log": LogColumns(
         (
-            Column("time", "Time"),
+            Column("time", "Time", is_whole=True),
             Column("status", "Status", is_number=True),
             Column("url", "URL", is_wide=True),
             Column("size", "Bytes", is_number=True),
@@ -274,7 +274,7 @@ COLUMNS: Mapping[str, LogColumns] = {
     ),
     "errors.jsonl": LogColumns(
         (
-            Column("time", "Time"),
+            Column("time", "Time", is_whole=True),
             Column("status", "Status", is_number=True),
             Column("url", "URL", is_wide=True),
             Column("reason", "Reason", is_wide=True),

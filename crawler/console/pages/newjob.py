@@ -40,7 +40,7 @@ COMMON: tuple[CommonKey, ...] = (
     CommonKey("limits.pages", "Pages, at most", "no limit", int),
     CommonKey("limits.time", "Time, at most", "no limit; 30m, 2h, 1d", str),
     CommonKey("scope.max_hops", "Hops from a seed", "20", int),
-    CommonKey("politeness.min_delay", "Seconds between fetches of a host", "3", float),
+    CommonKey("politeness.min_delay", "Seconds between fetches", "3, of one host", float),
     CommonKey("crawl.workers", "Fetches at once", "100", int),
     CommonKey("agent.contact", "Contact for site owners", "a web page or an e-mail address", str),
     CommonKey("write.warc", "Archive pages as WARC", "", bool),
@@ -146,7 +146,9 @@ class NewJobForm:
         with ui.element("div").classes("w-full").style(_FIELDS_STYLE):
             for one in COMMON:
                 self._fields[one.key] = _field(one)
-        self._tags = ui.input("Tags", placeholder="portals, weekly").props("outlined dense").classes("w-full")
+        self._tags = (
+            ui.input("Tags", placeholder="portals, weekly").props("outlined dense stack-label").classes("w-full")
+        )
         with ui.expansion("Advanced: other keys of the order, as TOML").classes("w-full") as self._advanced:
             ui.label("What stands here wins over the fields above.").classes("soft")
             self._toml = (
@@ -285,9 +287,9 @@ def _field(one: CommonKey) -> Any:
     if one.kind is bool:
         return ui.switch(one.label)
     if one.kind is str:
-        return ui.input(one.label, placeholder=one.hint).props("outlined dense")
+        return ui.input(one.label, placeholder=one.hint).props("outlined dense stack-label")
     step = 1 if one.kind is int else 0.1
-    return ui.number(one.label, placeholder=one.hint, min=0, step=step).props("outlined dense")
+    return ui.number(one.label, placeholder=one.hint, min=0, step=step).props("outlined dense stack-label")
 
 
 def _seeds_in(text: str) -> SeedList:

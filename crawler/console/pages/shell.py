@@ -83,6 +83,8 @@ dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 .q-btn { text-transform: none; }
 .q-expansion-item { border: 1px solid var(--edge); border-radius: 4px; }
+.q-btn-group { flex-wrap: wrap; box-shadow: none; }
+.q-btn-toggle .q-btn__content { flex-wrap: nowrap; white-space: nowrap; }
 .keys table { table-layout: fixed; }
 .keys th:nth-child(1) { width: 17rem; } .keys th:nth-child(3) { width: 16rem; }
 .keys td { min-width: 0 !important; }
@@ -98,7 +100,8 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
   .q-table tr > :is(th, td) { height: auto; min-width: 0 !important; padding: 0 !important; border: 0 !important; }
   .q-table td { text-align: left; }
   .q-table td:first-child, .q-table td.q-table--col-auto-width + td { font-weight: 600; flex: 1 0 auto; max-width: 100%; }
-  .q-table td.q-table--col-auto-width { flex: none; }
+  .q-table td.q-table--col-auto-width { flex: none; margin-right: -6px; }
+  .keys thead { display: none; }
   .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
   .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
   .q-table thead tr:not(:has(.sortable)) { display: none; }
@@ -314,7 +317,7 @@ def table(columns: Sequence[Column], key: str, caption: str, *, selects: bool = 
             **({":sort": _BY_AMOUNT} if column.is_number else {}),
             "style": {
                 "--label": json.dumps(f"{column.label} " if number or column.is_number else "", ensure_ascii=False),
-                **({"white-space": "nowrap"} if column.is_number else {"min-width": "16rem" if column.is_wide else "9rem"}),
+                **({"white-space": "nowrap"} if column.is_number or column.is_whole else {"min-width": "16rem" if column.is_wide else "9rem"}),
             },
         }
         for number, column in enumerate(columns)
@@ -373,6 +376,7 @@ class Column(NamedTuple):
     is_number: bool = False
     is_sortable: bool = True
     is_wide: bool = False  #: has long texts
+    is_whole: bool = False  #: its texts are not broken into lines
 
 
 def facts_list(facts: Iterable[tuple[str, str]]) -> None:
