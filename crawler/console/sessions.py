@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from hmac import compare_digest
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
+from urllib.parse import quote, unquote
 
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, Headers
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -48,6 +49,9 @@ _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
 #: Paths that authenticate by token, not by session.
 _OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
+#: How long it is remembered which page somebody asked for who had to log in first, and a path that is surely one of ours.
+_WANTED_S = 600
+_OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,2000}")
 #: Bytes of the body of a request: a file of seeds, which is kept on the disk, and what somebody may send who has not logged in.
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 66 << 20, 64 << 10
 #: How long a login may take, its body and the turns of others included.
@@ -122,6 +126,12 @@ class Sessions:
         return login_page(base, words, has_link=bool(self.start_token), has_passwords=self._passwords.has_any)
 
 
+class _CookieAttributes(TypedDict):
+    path: str
+    httponly: bool
+    secure: bool
+
+
 class SessionGuard:
     """Lets requests with a session pass, and has the others log in. WebSockets without one are closed."""
 
@@ -187,7 +197,26 @@ class SessionGuard:
         if scope["type"] == "websocket" or scope["method"] not in {"GET", "HEAD"} or path.startswith("/_nicegui"):
             await refuse(scope, send, 401, "log in first")
         else:
-            await self._to("/login")(scope, receive, send)
+            answer = self._to("/login")
+            if scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", ""):
+                query = scope.get("query_string", b"").decode("latin-1")
+                wanted = quote(quote(path) + (f"?{query}" if query else ""), safe="")
+                answer.set_cookie(self._wanted, wanted, _WANTED_S, **self._attributes, samesite="lax")
+            await answer(scope, receive, send)
+
+    @property
+    def _wanted(self) -> str:
+        """The name of the cookie with the path that somebody asked for who had to log in first."""
+        return f"{self._cookie}_page"
+
+    @property
+    def _attributes(self) -> _CookieAttributes:
+        return {"path": f"{self._base}/", "httponly": True, "secure": self._is_secure}
+
+    def _page_after_login(self, request: Request) -> str:
+        """The page of the console that was asked for before the login; the first one if none was. Pure."""
+        path = unquote(request.cookies.get(self._wanted, ""))
+        return path if _OWN_PATH.fullmatch(path) else "/"
 
     def _name(self, scope: Scope) -> str:
         return HTTPConnection(scope).cookies.get(self._cookie, "")
@@ -269,15 +298,11 @@ class SessionGuard:
             return HTMLResponse(self._sessions.login_page(self._base, words), status)
         await self._note(request.scope, "login", holder.name, {"by": "password" if by_password else "link"})
         self._sessions.end(self._name(request.scope))
-        answer = self._to("/")
-        answer.set_cookie(
-            self._cookie,
-            self._sessions.begin(holder, by_password=by_password),
-            path=f"{self._base}/",
-            httponly=True,
-            samesite="strict",
-            secure=self._is_secure,
-        )
+        answer = self._to(self._page_after_login(request))
+        session = self._sessions.begin(holder, by_password=by_password)
+        answer.set_cookie(self._cookie, session, **self._attributes, samesite="strict")
+        if self._wanted in request.cookies:
+            answer.delete_cookie(self._wanted, path=f"{self._base}/")
         return answer
 
     def _to(self, path: str) -> RedirectResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import FastAPI
+from nicegui import app as pages_app
 from nicegui import run, ui
 
 from anabranch.crawler.console.api import api_app
@@ -49,5 +50,8 @@ def console_app(console: Console, tables: QueueTables) -> FastAPI:
     for add_grid in (add_queues_page, add_hosts_page):
         add_grid(console, tables, app)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
+    pages_app.config.quasar_config["loadingBar"]["skipHijack"] = (
+        True  # it has no name, and pages say what they wait for
+    )
     guard_windows(app)
     return app

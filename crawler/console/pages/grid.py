@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.pages.panel import RowPanel
-from anabranch.crawler.console.pages.shell import Column, every, looked
+from anabranch.crawler.console.pages.shell import Column, every, keep_in_address, looked
 from anabranch.crawler.console.queues import PageQuery, RowsFound
 from anabranch.crawler.operate import counted, duration_words
 from anabranch.crawler.outcomes.errors import UsageError
@@ -41,7 +42,13 @@ _ROWS_CAME, _CHOSEN = "rows_came", "row_chosen"
 _SOURCE = """{{
   getRows: asked => {{
     const more = new URLSearchParams({{offset: asked.startRow, limit: asked.endRow - asked.startRow}});
-    for (const {{colId, sort}} of asked.sortModel) {{ more.set("sort", colId); more.set("descending", sort === "desc"); }}
+    const address = new URL(location.href);
+    for (const name of ["sort", "descending"]) address.searchParams.delete(name);
+    for (const {{colId, sort}} of asked.sortModel) {{
+      more.set("sort", colId); more.set("descending", sort === "desc");
+      address.searchParams.set("sort", colId); address.searchParams.set("descending", sort === "desc");
+    }}
+    history.replaceState(history.state, "", address);
     fetch({} + "&" + more).then(async answer => {{
       if (answer.redirected) throw Error("the session has ended: log in again");
       const found = await answer.json();
@@ -63,19 +70,22 @@ class Grid:
         states: Sequence[str],
         panel: RowPanel,
         renew: Callable[[], None],
-        caption: str,
+        asked: QueryParams,
     ) -> None:
         """`address`: of the rows, a route of `rows_route`. `states`: those that a row may have. `panel` opens for a row that
-        is chosen. `renew` reads the rows now, and blocks.
+        is chosen. `renew` reads the rows now, and blocks. `asked`: the filters and the sort that the address of the page has.
         """
         self._address = address
+        query = first_query(asked)
         self._panel = panel
         self._renew = renew
         with ui.row().classes("w-full items-center gap-2"):
-            self.text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
-            self._states = ui.select([*states], multiple=True, label="States").props("outlined dense use-chips")
+            self.text = ui.input("Part of the name", value=query.text).props("outlined dense clearable debounce=300")
+            self._states = ui.select(
+                [*states], multiple=True, label="States", value=[state for state in query.states if state in states]
+            ).props("outlined dense use-chips")
             self._states.style("min-width:12rem")
-            self._least = ui.number("URLs, at least", value=1, min=0, precision=0)
+            self._least = ui.number("URLs, at least", value=query.least_urls, min=0, precision=0)
             self._least.props("outlined dense clearable debounce=300")
         with ui.row().classes("w-full items-center gap-2"):
             self._words = ui.label("Reading the queue …").classes("soft figure").props("role=status")
@@ -85,7 +95,9 @@ class Grid:
             self._all.visible = False
             ui.label("Click a row for details and actions.").classes("soft gt-xs")
         with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
-            self._grid = self._made(columns).props(f'aria-label="{caption}"')
+            self._grid = self._made(columns, (query.sort, "desc" if query.descending else "asc")).props(
+                'aria-label="Rows"'
+            )
         for box in (self.text, self._states, self._least):
             box.on_value_change(self._show)
         ui.on(_CHOSEN, self._chosen)
@@ -93,11 +105,11 @@ class Grid:
         ui.timer(0.0, self._show, once=True)
         every(_REFRESH_S, self._refresh)
 
-    def _made(self, columns: Sequence[Column]) -> ui.aggrid:
+    def _made(self, columns: Sequence[Column], sort: tuple[str, str]) -> ui.aggrid:
         minor = [column.name for column in columns if column.name not in _NARROW_COLUMNS]
         return ui.aggrid(
             {
-                "columnDefs": list(map(_column, columns)),
+                "columnDefs": [_column(column, sort) for column in columns],
                 "defaultColDef": {"resizable": True, "sortingOrder": ["desc", "asc"], "suppressHeaderMenuButton": True},
                 "rowHeight": _ROW_PX,
                 "headerHeight": _HEAD_PX,
@@ -123,6 +135,9 @@ class Grid:
         """Show the rows that the filters let through, from the first one on."""
         asked = [("text", self.text.value or ""), ("least", str(int(self._least.value or 0)))]
         asked += [("state", state) for state in self._states.value]
+        least = str(int(self._least.value or 0))
+        states = ",".join(self._states.value)
+        keep_in_address(text=self.text.value or "", state=states, least="" if least == "1" else least)
         source = _SOURCE.format(json.dumps(f"{self._address}?{urlencode(asked)}"), _ROWS_CAME, _ROWS_CAME)
         self._grid.run_grid_method("updateGridOptions", {":datasource": source})
 
@@ -146,15 +161,15 @@ class Grid:
         await self._panel.open(str(event.args))
 
 
-def _column(column: Column) -> dict[str, Any]:
-    """A column as AG Grid has it."""
+def _column(column: Column, sort: tuple[str, str]) -> dict[str, Any]:
+    """A column as AG Grid has it; `sort` is the column by which the rows are sorted at first, and how."""
     return {
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
         "minWidth": 88 if column.is_number else 104,
         "flex": 2 if column.name == "key" else 1,
-        "initialSort": "desc" if column.name == _FIRST_SORT else None,
+        "initialSort": sort[1] if column.name == sort[0] else None,
         "type": "rightAligned" if column.is_number else None,
     }
 
@@ -192,13 +207,23 @@ def _ago(seconds: float) -> str:
     return "now" if seconds < 1 else f"{duration_words(seconds)} ago"
 
 
+def first_query(asked: QueryParams) -> PageQuery:
+    """The filters and the sort of a page by its address; what is wrong there counts as left out. Pure."""
+    usual = {"sort": _FIRST_SORT, "descending": "true", "least": "1"}
+    given = {name: value for name, value in asked.items() if value}
+    try:
+        return page_query(QueryParams({**(usual if "sort" not in given else {"least": "1"}), **given}))
+    except UsageError:
+        return page_query(QueryParams(usual))
+
+
 def page_query(asked: QueryParams) -> PageQuery:
     """The rows for which a browser asks. Pure. Raises: UsageError."""
     return PageQuery(
         sort=asked.get("sort", "key"),
         descending=asked.get("descending") == "true",
         text=asked.get("text", "").strip()[:_MOST_TEXT],
-        states=tuple(filter(None, asked.getlist("state"))),
+        states=tuple(chain.from_iterable(state.split(",") for state in asked.getlist("state") if state)),
         least_urls=_whole(asked, "least"),
         offset=_whole(asked, "offset"),
         limit=min(_whole(asked, "limit"), _MOST_ROWS),

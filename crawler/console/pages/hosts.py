@@ -68,10 +68,10 @@ def add_hosts_page(console: Console, tables: QueueTables, app: Starlette) -> Non
         view = view_of(console, request)
         with page(view, f"{name}: hosts", name, "hosts"):
             title("Hosts")
-            panel = RowPanel(view, name, partial(_found, console, tables, name))
+            panel = RowPanel(view, name, partial(_found, console, tables, name), "host")
             panel.add_buttons(_actions(view, name))
             rows = view.href("jobs", name, "hosts", "rows")
-            grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
+            grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), request.query_params)
             heading("Fetched from the busiest hosts")
             fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 

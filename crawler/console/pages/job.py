@@ -34,7 +34,9 @@ from anabranch.crawler.console.pages.shell import (
     heading,
     link_cell,
     looked,
+    menu_item,
     mishap,
+    named_dialog,
     page,
     possible_actions,
     say,
@@ -164,10 +166,10 @@ class _Overview:
     def _make_menu(self) -> None:
         with ui.button("More", icon="more_vert").props("outline dense"), ui.menu():
             if self._view.console.jobs.folder is not None:
-                ui.menu_item("Copy …", lambda: ui.navigate.to(self._view.path(copy=self._name)))
-                ui.menu_item("Tags …", self._change_tags)
-            ui.menu_item("Save as template …", self._save_template)
-            self._remove = ui.menu_item("Remove …", lambda: self._steer("Remove"))
+                menu_item("Copy …", lambda: ui.navigate.to(self._view.path(copy=self._name)))
+                menu_item("Tags …", self._change_tags)
+            menu_item("Save as template …", self._save_template)
+            self._remove = menu_item("Remove …", lambda: self._steer("Remove"))
 
     def _make_top(self) -> None:
         """What limits the job now, with its action; and what it was told when it was created."""
@@ -315,7 +317,7 @@ class _Overview:
             self._notes.visible = False
 
     async def _change_tags(self) -> None:
-        with ui.dialog().props('aria-label="Tags"') as dialog, ui.card().classes("w-full").style("max-width:28rem"):
+        with named_dialog("Tags") as dialog, ui.card().classes("w-full").style("max-width:28rem"):
             ui.label("Tags are shown in the list of jobs, and found by its search.")
             given = ui.input("Tags, with commas between them", value=", ".join(self._shown_tags))
             given.props("outlined dense autofocus").classes("w-full")
@@ -373,7 +375,7 @@ class _Overview:
         ]
 
     async def _add_seeds(self) -> None:
-        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
+        with named_dialog("Add seeds") as dialog, ui.card().classes("w-full").style("max-width:40rem"):
             ui.label("Add seeds").classes("text-h6")
             given = ui.textarea("URLs, one per line").props("outlined autofocus").classes("w-full")
 
@@ -395,7 +397,7 @@ class _Overview:
         await answered(dialog)
 
     async def _retry(self) -> None:
-        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
+        with named_dialog("Retry failed") as dialog, ui.card().classes("w-full").style("max-width:40rem"):
             ui.label("Queue failed URLs again").classes("text-h6")
             statuses = ui.input("Statuses, as in -1, 503, 5xx (empty: all)").props("outlined autofocus")
             host = ui.input("Host (empty: all)").props("outlined")

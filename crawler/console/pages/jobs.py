@@ -21,6 +21,7 @@ from anabranch.crawler.console.pages.shell import (
     count,
     cut,
     every,
+    keep_in_address,
     looked,
     mishap,
     page,
@@ -55,6 +56,8 @@ _GROUPS: Mapping[str, frozenset[str]] = {
     _FINISHED: frozenset({"finished"}),
 }
 _ALL = "All"
+#: Characters of a search that an address gives.
+_MOST_SEARCH = 200
 #: The states in the order of the list; those of one group have it, too.
 _ORDER = ("killed", "failed", "unknown", "waiting", "paused", "starting", "running", "draining", "stopped", "finished")
 _NO_JOBS = "No jobs yet. Create one here, or with `anabranch crawl`."
@@ -66,11 +69,11 @@ def add_jobs_page(console: Console) -> None:
     """Add the page at `/`; `?copy=NAME` opens the form of a new job with the order and the seeds of another."""
 
     @ui.page("/")
-    async def jobs(request: Request, copy: str = "") -> None:
+    async def jobs(request: Request, copy: str = "", group: str = _ALL, text: str = "") -> None:
         view = view_of(console, request)
         may_create = view.may_change and console.jobs.folder is not None
         with page(view, "Jobs"):
-            _Jobs(view, may_create=may_create).make()
+            _Jobs(view, may_create=may_create).make(group, text[:_MOST_SEARCH])
         if copy and may_create:
             ui.timer(0.0, lambda: open_new_job(view, copy), once=True)
 
@@ -90,17 +93,18 @@ class _Jobs:
         self._view, self._may_create = view, may_create
         self._found: Sequence[Facts] = ()
 
-    def make(self) -> None:
-        """Make the parts, and keep them up to date."""
+    def make(self, group: str, text: str) -> None:
+        """Make the parts, with this group of states and this search, and keep them up to date."""
+        known = {_ALL: _ALL, **({group: group} if group in _GROUPS else {})}
         with ui.row().classes("w-full items-center"):
             title("Jobs")
             ui.space()
             if self._may_create:
                 ui.button("New job", icon="add", on_click=lambda: open_new_job(self._view))
         with ui.row().classes("w-full items-center gap-2"):
-            self._group = ui.toggle({_ALL: _ALL}, value=_ALL, on_change=self._show)
+            self._group = ui.toggle(known, value=group if group in known else _ALL, on_change=self._search)
             self._group.props('dense no-caps unelevated toggle-color=primary padding="4px 12px" aria-label="States"')
-            self._text = ui.input("Search names, tags, notes", on_change=self._show)
+            self._text = ui.input("Search names, tags, notes", value=text, on_change=self._search)
             self._text.props("outlined dense clearable debounce=200").classes("col").style("min-width:12rem")
         verbs = ui.row().classes("w-full items-center gap-2")
         self._rows = table(_COLUMNS, "href", "Jobs", selects=self._view.may_change)
@@ -129,11 +133,9 @@ class _Jobs:
             self._show()
 
     def _show(self) -> None:
-        numbers = Counter(group_of(row) for row in self._found)
-        words = {_ALL: f"{_ALL} {len(self._found):,}"}
-        words |= {group: f"{group} {numbers[group]:,}" for group in _GROUPS if numbers[group]}
-        group = self._group.value if self._group.value in words else _ALL
-        if words != self._group.options or group != self._group.value:
+        group = str(self._group.value)
+        words = group_words(self._found, group)
+        if words != self._group.options:
             self._group.set_options(words, value=group)
         of_group = [row for row in self._found if group in {_ALL, group_of(row)}]
         wanted = str(self._text.value or "")
@@ -146,6 +148,11 @@ class _Jobs:
             shown = {str(row["href"]): row for row in self._rows.rows}
             self._rows.selected = [shown[one["href"]] for one in self._rows.selected if one["href"] in shown]
             self._show_verbs()
+
+    def _search(self) -> None:
+        group = str(self._group.value)
+        keep_in_address(group="" if group == _ALL else group, text=str(self._text.value or ""))
+        self._show()
 
     def _search_tag(self, event: events.GenericEventArguments) -> None:
         self._text.value = str(event.args)
@@ -195,6 +202,13 @@ class _Jobs:
         except (CrawlerError, FrontierError) as error:
             return f"{name}: {error}"
         return ""
+
+
+def group_words(rows: Sequence[Facts], chosen: str) -> dict[str, str]:
+    """The words of the button of each group that has jobs, or is chosen. Pure."""
+    numbers = Counter(map(group_of, rows))
+    groups = {group: f"{group} {numbers[group]:,}" for group in _GROUPS if numbers[group] or group == chosen}
+    return {_ALL: f"{_ALL} {len(rows):,}", **groups}
 
 
 def group_of(row: Facts) -> str:

@@ -11,7 +11,18 @@ from nicegui import events, run, ui
 
 from anabranch.crawler.console.jobs import MOST_SEED_BYTES, NewJobCheck, refused_lines, seeds_line
 from anabranch.crawler.console.orders import differing_tables, tables_of
-from anabranch.crawler.console.pages.shell import View, act, answer_buttons, answered, count, cut, every, looked, say
+from anabranch.crawler.console.pages.shell import (
+    View,
+    act,
+    answer_buttons,
+    answered,
+    count,
+    cut,
+    every,
+    looked,
+    named_dialog,
+    say,
+)
 from anabranch.crawler.job.seeds import SeedList, read_seeds
 from anabranch.crawler.order.order import dump_tables
 from anabranch.crawler.outcomes.errors import CrawlerError, OrderError
@@ -24,6 +35,13 @@ _SCOPES = {
     "host": "host: the seeds' hosts", "domain": "domain: with their subdomains", "prefix": "prefix: below the seeds",
     "page": "page: the seeds alone", "surt": "surt: their SURT prefixes", "any": "any: every link",
 }  # fmt: skip
+
+
+#: Names the field of an editor, once it is there.
+_NAME_EDITOR = """const naming = setInterval(() => {{
+  const field = getHtmlElement({})?.querySelector(".cm-content");
+  if (field) {{ field.setAttribute("aria-label", "Order, as TOML"); clearInterval(naming); }}
+}}, 50)"""
 
 
 class CommonKey(NamedTuple):
@@ -118,7 +136,7 @@ class NewJobForm:
         self._files: list[str] = []  # texts of uploaded files, which no browser has to show
         self._checked: tuple[object, ...] = ()  # what was checked last
         self._fields: dict[str, Any] = {}
-        self._dialog = ui.dialog().props('persistent aria-label="New job"')
+        self._dialog = named_dialog("New job").props("persistent")
         with self._dialog, ui.card().classes("w-full").style("max-width:48rem"):
             self._heading = ui.label("New job").classes("text-h6").props("role=heading aria-level=2")
             self._make(templates)
@@ -136,12 +154,15 @@ class NewJobForm:
             .props("outlined")
             .classes("w-full")
         )
-        ui.upload(
-            label="Or upload a file of seeds",
+        upload = ui.upload(
             on_upload=self._uploaded,
+            on_rejected=lambda: say(f"a file of seeds has at most {MOST_SEED_BYTES >> 20} MiB", is_bad=True),
             auto_upload=True,
             max_file_size=MOST_SEED_BYTES,
-        ).props("flat bordered").classes("w-full")
+        ).classes("hidden")  # its button has no name; it stays within the click, so that browsers open their dialog
+        ui.button("Or upload a file of seeds …", icon="upload_file").props("outline dense").on(
+            "click", js_handler=f"() => getElement({upload.id}).pickFiles()"
+        )
         self._counts = ui.column().classes("w-full gap-0").props("role=status")
         with ui.element("div").classes("w-full").style(_FIELDS_STYLE):
             for one in COMMON:
@@ -151,11 +172,8 @@ class NewJobForm:
         )
         with ui.expansion("Advanced: other keys of the order, as TOML").classes("w-full") as self._advanced:
             ui.label("What stands here wins over the fields above.").classes("soft")
-            self._toml = (
-                ui.codemirror("", language="TOML", theme="vscodeLight")
-                .classes("w-full")
-                .props('aria-label="Order, as TOML"')
-            )
+            self._toml = ui.codemirror("", language="TOML", theme="vscodeLight").classes("w-full")
+        ui.run_javascript(_NAME_EDITOR.format(self._toml.id))
         self._fault = ui.label().classes("text-negative").props("role=alert").style(_LINES)
         self._warning = ui.label().classes("text-warning").props("role=status").style(_LINES)
         with ui.row().classes("w-full justify-end"):
@@ -261,7 +279,7 @@ class NewJobForm:
 async def save_template(view: View, tables: Mapping[str, Any], name: str) -> None:
     """Ask for the name of a template, and save the order as it."""
     with (
-        ui.dialog().props('aria-label="Save as template"') as dialog,
+        named_dialog("Save as template") as dialog,
         ui.card().classes("w-full").style("max-width:28rem"),
     ):
         ui.label("New jobs can start from this order. A template of this name is replaced.")

@@ -19,7 +19,9 @@ from anabranch.crawler.console.pages.shell import (
     act,
     cut,
     heading,
+    keep_in_address,
     looked,
+    named_dialog,
     page,
     say,
     table,
@@ -111,6 +113,7 @@ class _Order:
         self._draw()
 
     def _draw(self) -> None:
+        keep_in_address(key=str(self._filter.value or ""))
         shown = shown_keys(
             self._keys.values(),
             str(self._filter.value or ""),
@@ -150,7 +153,7 @@ class _Order:
         one = self._keys.get(str(event.args))
         if one is None or not one.changeable:
             return
-        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:36rem"):
+        with named_dialog(f"Change {one.key}") as dialog, ui.card().classes("w-full").style("max-width:36rem"):
             ui.label(one.key).classes("text-h6")
             ui.label(one.words).classes("soft")
             given = ui.input("Value", value=one.value).props("outlined dense autofocus").classes("w-full")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -20,6 +21,7 @@ from anabranch.crawler.console.pages.shell import (
     every,
     link_cell,
     looked,
+    named_dialog,
     say,
     show_rows,
     table,
@@ -51,6 +53,24 @@ _TIMES: Mapping[str, float | None] = {
 }  # fmt: skip
 
 
+#: The event of a window whose Back closes its panel.
+_CLOSED = "panel_closed"
+#: Puts an open panel into the address, as a step that Back takes back; and takes it out when the panel is closed otherwise.
+_CAME = """{{
+  const address = new URL(location.href), isNew = address.searchParams.get({0}) !== {1};
+  address.searchParams.set({0}, {1});
+  history[isNew ? "pushState" : "replaceState"]({{...history.state, panel: isNew}}, "", address);
+  window.onpopstate = () => emitEvent("{2}");
+}}"""
+_WENT = """{{
+  const address = new URL(location.href);
+  if (address.searchParams.has({0})) {{
+    if (history.state?.panel) history.back();
+    else {{ address.searchParams.delete({0}); history.replaceState(history.state, "", address); }}
+  }}
+}}"""
+
+
 class PanelFacts(NamedTuple):
     """The contents of a panel."""
 
@@ -64,8 +84,9 @@ class PanelFacts(NamedTuple):
 class RowPanel:
     """The panel of a page. It is drawn again while it is open."""
 
-    def __init__(self, view: View, name: str, find: Callable[[str], PanelFacts]) -> None:
-        """`find` gets the key of a row, and blocks."""
+    def __init__(self, view: View, name: str, find: Callable[[str], PanelFacts], parameter: str) -> None:
+        """`find` gets the key of a row, and blocks. The address has the key as `parameter` while the panel is open."""
+        self._parameter = parameter
         self._view, self._name, self._find = view, name, find
         self._key = ""
         self._readings = self._shown = 0  #: readings begun, and the number of the one that is shown
@@ -83,6 +104,8 @@ class RowPanel:
             self._gates.pagination = {"rowsPerPage": 10}
             self._urls = table(_URLS, "url", "URLs that are fetched next")
             self._urls.add_slot("body-cell-url", link_cell("url"))
+        self._dialog.on("hide", lambda: ui.run_javascript(_WENT.format(json.dumps(self._parameter))))
+        ui.on(_CLOSED, self._dialog.close)
         every(_EVERY_S, self._redraw_of_running)
 
     def add_buttons(self, actions: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
@@ -99,7 +122,10 @@ class RowPanel:
         self._title.text = cell(key)
         self._reason.text = self._figures.text = ""
         self._gates.rows, self._urls.rows = [], []
+        self._dialog.props["aria-label"] = f"Details of {cell(key)}"
+        self._dialog.update()
         self._dialog.open()
+        ui.run_javascript(_CAME.format(json.dumps(self._parameter), json.dumps(key), _CLOSED))
         await self._redraw()
 
     async def _do(self, action: Callable[[str], Awaitable[None]]) -> None:
@@ -169,7 +195,7 @@ async def unblock_host(view: View, name: str, hosts: Sequence[str]) -> None:
     if not hosts:
         say("no host is known for this queue", is_bad=True)
         return
-    with ui.dialog() as dialog, ui.card():
+    with named_dialog("Unblock a host") as dialog, ui.card():
         ui.label("Removes every block of the host, and its rest after a 429 or 503.")
         host = _choice(hosts)
         answer_buttons(dialog, "Unblock")
@@ -190,7 +216,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
     if not hosts:
         say("no host is known for this queue", is_bad=True)
         return
-    with ui.dialog() as dialog, ui.card():
+    with named_dialog("Block a host") as dialog, ui.card():
         ui.label("Nothing is fetched from a host while it is blocked.")
         host = _choice(hosts)
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")

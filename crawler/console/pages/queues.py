@@ -20,6 +20,7 @@ from anabranch.crawler.console.pages.shell import (
     cell,
     confirmed,
     count,
+    named_dialog,
     page,
     say,
     title,
@@ -59,10 +60,10 @@ def add_queues_page(console: Console, tables: QueueTables, app: Starlette) -> No
         view = view_of(console, request)
         with page(view, f"{name}: queues", name, "queues"):
             title("Queues")
-            panel = RowPanel(view, name, partial(_found, console, tables, name))
+            panel = RowPanel(view, name, partial(_found, console, tables, name), "queue")
             panel.add_buttons(_actions(view, name, panel))
             rows = view.href("jobs", name, "queues", "rows")
-            Grid(rows, _COLUMNS, QUEUE_STATES, panel, partial(tables.renew, name), "Queues")
+            Grid(rows, _COLUMNS, QUEUE_STATES, panel, partial(tables.renew, name), request.query_params)
             if queue:
                 ui.timer(0.0, partial(panel.open, queue), once=True)
 
@@ -128,7 +129,7 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             await do("retire", key)
 
     async def set_budget(key: str) -> None:
-        with ui.dialog() as dialog, ui.card():
+        with named_dialog("Budget of a queue") as dialog, ui.card():
             ui.label("A queue that has spent its budget is retired; a larger budget reactivates it.")
             units = ui.number("Units (-1: unlimited, empty: the default of the order)", min=-1, precision=0).props(
                 "outlined dense autofocus"

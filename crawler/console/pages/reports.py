@@ -10,7 +10,18 @@ from collections.abc import Iterable, Sequence
 from nicegui import ui
 from starlette.requests import Request
 
-from anabranch.crawler.console.pages.shell import Column, View, cut, link_cell, looked, page, table, title, view_of
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    cut,
+    keep_in_address,
+    link_cell,
+    looked,
+    page,
+    table,
+    title,
+    view_of,
+)
 from anabranch.crawler.console.routing import Console
 from anabranch.crawler.export.tables import harmless
 from anabranch.crawler.operate import Facts
@@ -65,6 +76,7 @@ class _Report:
 
     async def _show(self) -> None:
         asked = self._asked
+        keep_in_address(report=asked[0])
         self._of_rounds.visible = asked[0] == ROUNDS
         self._place.clear()
         with self._place:

@@ -85,6 +85,13 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
 .q-expansion-item { border: 1px solid var(--edge); border-radius: 4px; }
 .q-btn-group { flex-wrap: wrap; box-shadow: none; }
 .q-btn-toggle .q-btn__content { flex-wrap: nowrap; white-space: nowrap; }
+ol.history { list-style: none; margin: 0; padding: 0; }
+ol.history li { display: grid; grid-template-columns: 24px minmax(5rem, max-content) 1fr; gap: 4px 12px; }
+ol.history li { padding: 6px 0 10px; position: relative; }
+ol.history li:not(:last-child)::before { content: ""; position: absolute; left: 11px; top: 34px; bottom: -4px; }
+ol.history li:not(:last-child)::before { border-left: 2px solid var(--edge); }
+.q-dialog__backdrop { z-index: 0; }
+.q-dialog__inner { position: relative; z-index: 1; }
 .keys table { table-layout: fixed; }
 .keys th:nth-child(1) { width: 17rem; } .keys th:nth-child(3) { width: 16rem; }
 .keys td { min-width: 0 !important; }
@@ -126,6 +133,7 @@ _WORKERS = "workers"
 #: Runs in each window. A console that was restarted knows no session, so a window that lost it goes to the login. On a
 #: narrow window the tabs scroll to the one that is open.
 _SCRIPT = """
+document.documentElement.lang = "en";
 setInterval(async () => {
   if (!window.socket || window.socket.connected) return;
   const answer = await fetch(location.href, {method: "HEAD", redirect: "manual"}).catch(() => null);
@@ -185,11 +193,11 @@ def page(view: View, title: str, job: str = "", tab: str | None = None, *, zone:
     `zone`: the sentence about the times of the page, if they are not those of the console's zone.
     """
     ui.page_title(f"{title} · Anabranch")
-    ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
+    ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#945500", info="#0277bd")
     ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
     dark = ui.dark_mode(None)  # follows the system
-    ui.link("Skip to the content", "#main").classes("skip").props("tabindex=0")
     with ui.header().classes("items-center no-wrap q-py-xs").props("role=banner"):
+        ui.link("Skip to the content", "#main").classes("skip")  # the first stop of Tab
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
             ui.label("/").classes("text-white")
@@ -204,7 +212,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None, *, zone:
         )
         with ui.button(icon="more_vert").props('flat round dense color=white aria-label="More"'), ui.menu():
             for words, path in (("Lab: compare queue policies", "lab"), ("Templates", "templates")):
-                ui.menu_item(words).props["href"] = view.href(path)
+                menu_item(words, href=view.href(path))
         with ui.element("form").props(f'method=post action="{view.href("logout")}"'):
             ui.button(icon="logout").props('flat round dense color=white type=submit aria-label="Log out"')
     if job:
@@ -246,6 +254,16 @@ def zone_ms(time_s: float) -> float:
     return (time_s + shift.total_seconds()) * 1000
 
 
+def keep_in_address(**values: str) -> None:
+    """Write what a page shows into its address, so that a reload or a bookmark shows the same; empty values are left out."""
+    ui.run_javascript(
+        "{const address = new URL(location.href);"
+        f"for (const [name, value] of Object.entries({json.dumps(values)}))"
+        " value ? address.searchParams.set(name, value) : address.searchParams.delete(name);"
+        " history.replaceState(history.state, '', address)}"
+    )
+
+
 def every(seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
     """Call `redraw` now and at each interval, while the window is open."""
     ui.timer(seconds, redraw)
@@ -284,10 +302,25 @@ def say(words: str, *, is_bad: bool = False) -> None:
 
 async def confirmed(question: str, action: str) -> bool:
     """Ask the user to confirm an action; True if they do."""
-    with ui.dialog() as dialog, ui.card():
+    with named_dialog(action) as dialog, ui.card():
         ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
         answer_buttons(dialog, action)
     return bool(await answered(dialog))
+
+
+def named_dialog(name: str) -> ui.dialog:
+    """A dialog that is not open yet, with a name for screen readers."""
+    made = ui.dialog()
+    made.props["aria-label"] = name
+    return made
+
+
+def menu_item(words: str, do: Callable[[], object] | None = None, *, href: str = "") -> ui.menu_item:
+    """An item of a menu, which does something or leads somewhere."""
+    made = ui.menu_item(words, do).props("role=menuitem")
+    if href:
+        made.props["href"] = href
+    return made
 
 
 def answer_buttons(dialog: ui.dialog, action: str, *, color: str = "negative") -> None:
@@ -305,6 +338,10 @@ async def answered(dialog: ui.dialog) -> object:
     return answer
 
 
+#: A box to choose a row by, or all rows.
+_SELECT = '<q-checkbox v-model="props.selected" dense {} />'
+
+
 def table(columns: Sequence[Column], key: str, caption: str, *, selects: bool = False) -> ui.table:
     """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which a
     value has its label before it (`--label`); a text in the first column is the name of the row, and has none. `selects`:
@@ -317,15 +354,26 @@ def table(columns: Sequence[Column], key: str, caption: str, *, selects: bool = 
             **({":sort": _BY_AMOUNT} if column.is_number else {}),
             "style": {
                 "--label": json.dumps(f"{column.label} " if number or column.is_number else "", ensure_ascii=False),
-                **({"white-space": "nowrap"} if column.is_number or column.is_whole else {"min-width": "16rem" if column.is_wide else "9rem"}),
+                **_widths(column),
             },
         }
         for number, column in enumerate(columns)
     ]  # fmt: skip
     selection: Literal["multiple"] | None = "multiple" if selects else None
     found = ui.table(columns=made, rows=[], row_key=key, pagination=50, selection=selection).classes("w-full")
+    if selects:
+        found.add_slot("header-selection", _SELECT.format('aria-label="Select all"'))
+        name = f"""'Select ' + props.row.{columns[0].name}"""
+        found.add_slot("body-selection", _SELECT.format(f':aria-label="{name}"'))
     found.add_slot("no-data", '<span class="soft">nothing to show</span>')
     return found.props(f'flat bordered dense table-header-class=text-bold aria-label="{caption}"')
+
+
+def _widths(column: Column) -> dict[str, str]:
+    """The style of a column's cells: figures are not broken, and texts have room. Pure."""
+    if column.is_number or column.is_whole:
+        return {"white-space": "nowrap"}
+    return {"min-width": "16rem" if column.is_wide else "9rem"}
 
 
 def show_rows(shown: ui.table, rows: list[dict[str, str]], optional: str) -> None:

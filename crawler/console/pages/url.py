@@ -264,13 +264,15 @@ def _history(files: UrlFiles, now_s: float) -> None:
     if not events:
         ui.label("Nothing in the logs.").classes("soft")
     else:
-        with ui.timeline(side="right").classes("w-full").props('layout=dense aria-label="History of the URL"'):
+        with ui.element("ol").classes("history").props('aria-label="History of the URL"'):
             for one in events[-_MOST_EVENTS:]:
                 icon, colour = _KINDS[one.kind]
-                with ui.timeline_entry(title=cut(one.what, 200), subtitle=clock_words(one.time_s, now_s)).props(
-                    f"icon={icon} color={colour}"
-                ):
-                    ui.label(cut(one.detail, 500)).classes("soft").style("overflow-wrap:anywhere")
+                with ui.element("li"):
+                    ui.icon(icon).props(f"color={colour} size=sm aria-hidden=true")
+                    ui.label(clock_words(one.time_s, now_s)).classes("figure soft")
+                    with ui.column().classes("gap-0").style("overflow-wrap:anywhere"):
+                        ui.label(cut(one.what, 200)).classes("text-bold")
+                        ui.label(cut(one.detail, 500)).classes("soft")
     for log, lines in (("crawl.log", files.log), ("errors.jsonl", files.errors)):
         if lines:
             with ui.expansion(f"Lines of {log} ({len(lines)})").classes("w-full"):

@@ -20,6 +20,7 @@ from anabranch.crawler.console.pages.shell import (
     heading,
     link_cell,
     looked,
+    named_dialog,
     page,
     say,
     table,
@@ -149,7 +150,7 @@ class _Workers:
             say(f"{cell(worker)} may come back; start it on its machine")
 
     async def _ask_lost(self) -> None:
-        with ui.dialog() as dialog, ui.card():
+        with named_dialog("Requeue lost pages") as dialog, ui.card():
             ui.label("Queues again the pages that a lost worker had fetched but not saved.")
             worker = ui.input("Name of the worker").props("outlined dense autofocus").classes("w-full")
             with ui.row().classes("w-full justify-end"):

@@ -208,3 +208,32 @@ async def test_failed_logins_do_not_fill_the_disk(sessions, tmp_path):
     noted = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert len(noted) < 100
     assert sum(one["arguments"]["tries"] for one in noted) <= 200
+
+
+async def test_a_page_that_was_asked_for_before_the_login_comes_after_it(sessions):
+    """With its query, whoever logs in and how; a path that is none of ours leads to the first page."""
+    html = {"accept": "text/html"}
+    for path, found in (
+        ("/jobs/%3Cx%3E/url?url=http%3A%2F%2Fa.test%2F", "/jobs/%3Cx%3E/url?url=http%3A%2F%2Fa.test%2F"),
+        ("//other.test/", "/"),
+        ("/%5Cother.test/", "/%5Cother.test/"),
+    ):
+        async with client_of(sessions, "/crawls") as client:
+            answer = await client.get(path, headers=html)
+            assert answer.headers["location"] == "/crawls/login"
+            answer = await client.get("/login", params={"token": sessions.start_token})
+            assert answer.headers["location"] == f"/crawls{found}", path
+            again = await client.get("/login", params={"token": sessions.start_token})
+            assert again.headers["location"] == "/crawls/"
+
+
+@pytest.mark.parametrize(
+    "chosen", ["http:%2F%2Fother.test%2F", "%2F%2Fother.test", "%2F%5Cother.test", "%2Fa%0D%0AX: y", "x" * 5000]
+)
+async def test_a_cookie_that_somebody_made_leads_to_no_other_site(sessions, chosen):
+    """It counts as none."""
+    async with client_of(sessions) as client:
+        answer = await client.get(
+            "/login", params={"token": sessions.start_token}, headers={"cookie": f"{COOKIE}_page={chosen}"}
+        )
+        assert answer.headers["location"] == "/"

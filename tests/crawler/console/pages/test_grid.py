@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import QueryParams
 
-from anabranch.crawler.console.pages.grid import page_query, page_words
+from anabranch.crawler.console.pages.grid import first_query, page_query, page_words
 from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.rows import each_row
@@ -40,3 +40,13 @@ def test_the_words_say_how_many_rows_there_are_and_how_old_they_are() -> None:
     assert page_words(live._replace(unknown="no answer from b"), "gate", 142.0) == (
         "1 gate, as of 42s ago; active ones as of 3.0s ago; no answer from b, so states are from the database"
     )
+
+
+def test_a_page_begins_with_what_its_address_says() -> None:
+    """Without that with the longest that have URLs; what is wrong counts as left out."""
+    usual = first_query(QueryParams(""))
+    assert (usual.sort, usual.descending, usual.least_urls) == ("urls", True, 1)
+    asked = first_query(QueryParams("sort=spent&descending=false&state=ready,paused&least=0&text=a&queue=b"))
+    assert (asked.sort, asked.descending, asked.least_urls, asked.text) == ("spent", False, 0, "a")
+    assert asked.states == ("ready", "paused")
+    assert first_query(QueryParams("least=many")) == usual

@@ -34,7 +34,7 @@ async def test_a_reading_that_began_before_another_one_and_ends_behind_it_is_not
     readings = Readings()
     view: Any = SimpleNamespace(may_change=False)
     with Client(ui.page("/panel")):
-        panel = RowPanel(view, "news", readings)
+        panel = RowPanel(view, "news", readings, "queue")
         opening = asyncio.create_task(panel.open("a.test"))
         await readings.are(1)
         again = asyncio.create_task(panel._redraw())
