@@ -142,6 +142,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "frontier/policies/assignment.py",
         "frontier/stores/sql/browse.py",
         "crawler/lab/*",
+        "crawler/processors/seen_urls.py",
     ),
     "chardetng_py": ("crawler/extract/encoding.py",),
     "webencodings": ("crawler/extract/encoding.py",),

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import Callable, Sequence
 from itertools import chain, compress
-from operator import not_
+from operator import itemgetter, not_
 from typing import Final
+
+import numpy as np
 
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.outcomes.errors import CrawlerError
@@ -19,49 +20,38 @@ from anabranch.frontier.records import NEW, SEEN, Candidate, Verdict
 
 #: URLs remembered at most, a power of two: 8 MiB, whatever their lengths.
 _SLOTS: Final = 1 << 20
-#: Links kept as they are, and the longest text of one: 10 MB, 20 at most.
-_RECENT_LINKS: Final = 1 << 14
-_MAX_CHARS: Final = 512
 #: The Frontier is not asked about fewer URLs than this before they are candidates.
 _MIN_BATCH: Final = 4
+_url_of: Final = itemgetter(Link._fields.index("url"))
 
 
 class SeenUrls:
     """A cache of URLs that the Frontier called new or seen; it calls them seen for as long as this process lives.
 
-    Each URL is a 64-bit hash in the slot that its lowest bits name; a later URL overwrites an earlier one. A new URL is taken
-    for a seen one with a probability of 2^-44, as by the store's fingerprints. Recent seen links are kept as they are. Cost:
-    0.05 µs for a recent link, 0.2 µs for another. `unseen` looks up dedup keys in the Frontier; None: only candidates are.
-    `count` is called with the number of links that were remembered.
+    Each URL is a 64-bit hash in one of the two slots that its lowest bits name, which keep the last two. A new URL is taken for
+    a seen one with a probability of 2^-44, as by the store's fingerprints. `unseen` looks up dedup keys in the Frontier;
+    None: only candidates are. `count` is called with the number of links that were remembered.
     """
 
     def __init__(
         self,
         unseen: Callable[[Sequence[bytes]], Sequence[bool]] | None,
         slots: int = _SLOTS,
-        recent_links: int = _RECENT_LINKS,
         count: Callable[[int], None] | None = None,
     ) -> None:
         assert slots.bit_count() == 1, "a power of two"
         self._lookups = None if unseen is None else LookupBatcher(unseen)
-        self._hashes = array("q", bytes(8)) * slots
-        self._mask = slots - 1
-        self._recent: set[Link] = set()
-        self._max_recent = recent_links
+        # Two slots of a kind forget a twentieth of what one of twice the number forgets at 30,000 URLs, a third at 300,000.
+        self._last, self._before = np.zeros((2, slots // 2), np.int64)
+        self._mask = slots // 2 - 1
         self._count = count
 
     def unseen(self, links: Sequence[Link]) -> list[Link]:
-        """The links that the Frontier may accept."""
-        recent, hashes, mask = self._recent, self._hashes, self._mask
-        unseen = []
-        for link in [link for link in links if link not in recent]:
-            number = hash(link.url)
-            if hashes[number & mask] != number:
-                unseen.append(link)
-            elif len(link.url) + len(link.context) <= _MAX_CHARS:
-                recent.add(link)
-        if len(recent) > self._max_recent:
-            recent.clear()
+        """The links that the Frontier may accept. Cost: 0.2 µs a link, all in one look, and 4 µs."""
+        numbers = np.fromiter(map(hash, map(_url_of, links)), np.int64, len(links))
+        slots = numbers & self._mask
+        is_unseen = (self._last[slots] != numbers) & (self._before[slots] != numbers)
+        unseen = list(compress(links, is_unseen.tolist()))
         if self._count is not None:
             self._count(len(links) - len(unseen))
         return unseen
@@ -93,7 +83,10 @@ class SeenUrls:
 
     def _remember(self, url: str) -> None:
         number = hash(url)
-        self._hashes[number & self._mask] = number
+        slot = number & self._mask
+        last = self._last[slot]
+        if last != number:
+            self._last[slot], self._before[slot] = number, last
 
 
 class LookupBatcher:

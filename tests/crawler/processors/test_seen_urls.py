@@ -50,12 +50,12 @@ def test_what_the_frontier_may_take_later_is_not_known(verdict: Verdict) -> None
 
 def test_what_is_remembered_is_bounded_and_never_wrong() -> None:
     """A URL that comes later takes the slot of an earlier one, which is then a candidate again; nothing else is known."""
-    known = SeenUrls(Filter(), slots=4, recent_links=2)
+    known = SeenUrls(Filter(), slots=4)
     many = [Link(f"http://a.test/{number}", "L") for number in range(1000)]
     for link in many:
         learn(known, (link, NEW))
         assert known.unseen([link]) == []
-    assert len(known.unseen(many)) in range(994, 997)  # those in the slots, and two at most that were asked for lately
+    assert len(known.unseen(many)) == 996
     others = [Link(f"http://b.test/{number}", "L") for number in range(1000)]
     assert known.unseen(others) == others
 
@@ -67,27 +67,13 @@ def test_the_hop_and_the_place_of_a_link_make_no_difference() -> None:
     assert known.unseen([Link(LINKS[0].url, "E", "img/@src")]) == []
 
 
-def test_links_that_were_asked_for_lately_are_known_without_a_slot() -> None:
-    """Most pages of a site lead to the same ones. They are as many as is said: then others have their turn."""
-    known = SeenUrls(Filter(), slots=1, recent_links=2)
-    for link in LINKS[:2]:
-        learn(known, (link, NEW))
-        assert known.unseen([link]) == []
+def test_of_the_urls_that_share_their_slots_the_last_two_are_known() -> None:
+    """So a link to a page that was found long ago is seldom judged again; learning a URL again takes no slot."""
+    known = SeenUrls(Filter(), slots=2)
+    learn(known, (LINKS[0], NEW), (LINKS[1], NEW), (LINKS[1], SEEN))
     assert known.unseen(LINKS[:3]) == LINKS[2:3]
     learn(known, (LINKS[2], NEW))
-    assert known.unseen(LINKS[:3]) == []
-    assert known.unseen(LINKS[:3]) == LINKS[:2]
-
-
-@pytest.mark.parametrize("long", [Link(f"http://a.test/{'x' * 600}", "L"), Link("http://a.test/", "I", "x" * 600)])
-def test_long_links_are_not_kept_as_they_are(long: Link) -> None:
-    """They may be as long as a site likes, and are known by their hashes all the same."""
-    known = SeenUrls(Filter(), slots=1)
-    other = LINKS[0]
-    learn(known, (long, NEW))
-    assert known.unseen([long]) == []
-    learn(known, (other, NEW))
-    assert known.unseen([long]) == [long]
+    assert known.unseen(LINKS[:3]) == LINKS[:1]
 
 
 async def test_of_many_links_the_filter_says_which_are_new() -> None:
