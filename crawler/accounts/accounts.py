@@ -21,7 +21,7 @@ import structlog
 from anabranch.crawler.accounts.crawl_log import NotALogLine, parse_crawl_log_line
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, CountedRow, rows_added
 from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, FileMarks
-from anabranch.crawler.accounts.totals import MAX_TYPES, Additions, LineCounts, Totals, counts_of
+from anabranch.crawler.accounts.totals import MAX_TYPES, Additions, LineCounts, Totals, counts_of, counts_of_lines
 from anabranch.crawler.archive.databases import is_damaged
 from anabranch.crawler.outcomes.errors import storage_errors
 
@@ -114,7 +114,7 @@ class Accounts:
         else:
             self._added_to = place or 0
             for lines, end in self._journal.groups_behind(self._added_to):
-                for counts in filter(None, map(_counts_of_line, lines)):
+                for counts in counts_of_lines(lines)[0]:
                     self._added.count(counts)
                 self._added_to = end
                 if self._added.size >= MAX_WAITING:
@@ -164,11 +164,9 @@ class Accounts:
             if self._journal.size_bytes >= MAX_JOURNAL_BYTES:  # only this thread adds to it, so all of it counts
                 self._journal.begin(self._committed_to)
         lines = [line for entry in entries for line in (entry.crawl_log or b"").splitlines(keepends=True)]
-        for line in lines:
-            if (counts := _counts_of_line(line)) is not None:
-                self._pending.append(counts)
-            else:
-                log.error("a line of crawl.log cannot be counted", line=line)
+        self._pending, broken = counts_of_lines(lines)
+        for line in broken:
+            log.error("a line of crawl.log cannot be counted", line=line)
         self._journal.append(lines, files)
 
     def keep(self) -> None:

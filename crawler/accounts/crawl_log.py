@@ -268,7 +268,7 @@ def parse_crawl_log_line(line: bytes) -> CrawlLogEntry:
     if len(fields) < FIELDS:
         raise NotALogLine(f"{len(fields)} fields, {FIELDS} are needed")
     try:
-        start_s, end_s = _fetch_times(fields[8])
+        start_s, end_s = fetch_times(fields[8])
         return CrawlLogEntry(
             logged_s=datetime.fromisoformat(fields[0]).astimezone(UTC).timestamp(),
             status=int(fields[1]),
@@ -293,16 +293,20 @@ def _text(field: str) -> str:
     return "" if field == MISSING else field
 
 
-def _fetch_times(field: str) -> tuple[float | None, float | None]:
+def fetch_times(field: str) -> tuple[float | None, float | None]:
     """Begin and end of the fetch (epoch seconds) of `yyyyMMddHHmmssSSS+milliseconds`. Raises: ValueError."""
     if field == MISSING:
         return None, None
     digits, _, duration = field.partition("+")
     if len(digits) != _TIME_DIGITS or not digits.isdecimal() or not duration.isdecimal():
         raise ValueError(f"{field!r} is not a time and a duration")
-    second = datetime.fromisoformat(f"{digits[:8]}T{digits[8:_SECOND_DIGITS]}Z")
-    start_ms = round(second.timestamp()) * 1000 + int(digits[_SECOND_DIGITS:])
+    start_ms = _second_of(digits[:_SECOND_DIGITS]) * 1000 + int(digits[_SECOND_DIGITS:])
     return start_ms / 1000, (start_ms + int(duration)) / 1000
+
+
+@lru_cache(maxsize=64)  # thousands of lines have the same
+def _second_of(digits: str) -> int:
+    return round(datetime.fromisoformat(f"{digits[:8]}T{digits[8:]}Z").timestamp())
 
 
 def last_entry(path: Path, url: str, most_bytes: int | None = None) -> CrawlLogEntry | None:

@@ -1,20 +1,24 @@
-"""The counts that a line of `crawl.log` adds to the job's totals, in the columns of Heritrix's `FetchStats`. Pure."""
+"""The counts that lines of `crawl.log` add to the job's totals, in the columns of Heritrix's `FetchStats`. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
+    FIELDS,
+    MISSING,
     NO_TYPE,
     NOT_MODIFIED,
     UNKNOWN_TYPE,
     WARC_REVISIT,
     CrawlLogEntry,
+    fetch_times,
+    parse_crawl_log_line,
 )
 from anabranch.crawler.extract.links import SITEMAP_BROKEN, faults_in
 from anabranch.crawler.fetch.repairs import Repair
@@ -38,7 +42,7 @@ _MAX_HOST_CHARS = 255
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of URLs and bytes of one host, or of all hosts. Only `add` changes them."""
+    """Counts of URLs and bytes of one host, or of all hosts. Only `add` and `times` change them."""
 
     urls: int = 0  #: answered, prerequisites included
     bytes: int = 0  #: of all answers
@@ -85,25 +89,36 @@ class Totals:
         if last_s is not None and (self.last_success_s is None or last_s > self.last_success_s):
             self.last_success_s = last_s
 
+    def times(self, lines: int) -> Totals:
+        """The totals of so many lines that add the same URLs each; bytes and times are those of all lines already."""
+        if lines > 1:
+            for name in _URLS:
+                setattr(self, name, lines * getattr(self, name))
+        return self
+
 
 #: The fields that are sums.
 SUMS = tuple(column.name for column in fields(Totals) if not column.name.endswith("_s"))
 
+#: Those of them that count URLs.
+_URLS = tuple(name for name in SUMS if "bytes" not in name)
+
 
 class LineCounts(NamedTuple):
-    """The counts that one line of crawl.log adds."""
+    """The counts that lines of crawl.log add which differ in sizes and times only."""
 
-    host: str  #: under which it is counted
+    host: str  #: under which they are counted
     status: int
     mime: str
     source: str | None
-    size_bytes: int | None
-    totals: Totals
-    processors: Sequence[tuple[tuple[str, str], int]]  #: (processor, counter), number
+    size_bytes: int | None  #: of all lines
+    totals: Totals  #: of all lines
+    processors: Sequence[tuple[tuple[str, str], int]]  #: (processor, counter), number, for each line
+    lines: int = 1
 
 
-def counts_of(entry: CrawlLogEntry) -> LineCounts:
-    """Return the counts that a line of crawl.log adds."""
+def counts_of(entry: CrawlLogEntry, lines: int = 1) -> LineCounts:
+    """Return the counts that a line of crawl.log adds, or so many that are alike, with the size and the times of all."""
     kind = _LineKind(
         status=entry.status,
         annotations=entry.annotations,
@@ -117,9 +132,61 @@ def counts_of(entry: CrawlLogEntry) -> LineCounts:
         mime=entry.mime,
         source=entry.source,
         size_bytes=entry.size_bytes,
-        totals=_totals_of(entry),
+        totals=_totals_of(entry).times(lines),
         processors=_processor_counts(kind),
+        lines=lines,
     )
+
+
+class _Alike:
+    """Lines of crawl.log that differ in sizes and times only."""
+
+    __slots__ = ("_end_s", "_first", "_lines", "_size_bytes", "_start_s")
+
+    def __init__(self, first: CrawlLogEntry) -> None:
+        """The first of them, which counts."""
+        self._first = first
+        self._lines = 1
+        self._size_bytes, self._start_s, self._end_s = first.size_bytes, first.start_s, first.end_s
+
+    def add(self, size: str, times: str) -> None:
+        """Add a line by its fields. Raises: ValueError."""
+        start_s, end_s = fetch_times(times)
+        if size != MISSING:
+            self._size_bytes = int(size) + (self._size_bytes or 0)
+        if start_s is not None and end_s is not None:
+            self._start_s = start_s if self._start_s is None else min(start_s, self._start_s)
+            self._end_s = end_s if self._end_s is None else max(end_s, self._end_s)
+        self._lines += 1
+
+    def counts(self) -> LineCounts:
+        """Return what they add together."""
+        if self._lines == 1:
+            return counts_of(self._first)
+        whole = self._first._replace(size_bytes=self._size_bytes, start_s=self._start_s, end_s=self._end_s)
+        return counts_of(whole, self._lines)
+
+
+def counts_of_lines(lines: Iterable[bytes]) -> tuple[list[LineCounts], list[bytes]]:
+    """The counts that lines of crawl.log add together, and the lines that cannot be counted.
+
+    Most lines of a group differ in sizes and times only: these are summed, and counted once. Cost: 3 µs a line, alone 9 µs.
+    """
+    alike: dict[tuple[str, ...], _Alike] = {}
+    broken = []
+    for line in lines:
+        fields = line.decode("ascii", "replace").split(None, FIELDS)
+        try:
+            _, status, size, url, hops, _, mime, _, times, _, source, notes, *extra = fields
+            record = "warcFilename" if extra and "warcFilename" in extra[0] else ""
+            kind = host_counted(url), status, mime, source, notes, hops[-1:], record
+            if kind in alike:
+                alike[kind].add(size, times)
+            else:
+                alike[kind] = _Alike(parse_crawl_log_line(line))
+        except ValueError:  # or one of the wrong number of fields
+            broken.append(line)
+    return [one.counts() for one in alike.values()], broken
 
 
 def host_counted(url: str) -> str:
@@ -188,26 +255,26 @@ class Additions:
         return len(self.hosts) + of_answers + len(self.processors) + len(self.bad_http)
 
     def count(self, line: LineCounts) -> None:
-        """Count one line. Cannot fail."""
-        host, status, totals = line.host, line.status, line.totals
+        """Count a line, or several that are alike. Cannot fail."""
+        host, status, totals, lines = line.host, line.status, line.totals, line.lines
         known = self.hosts.get(host)
         if known is None:
             self.hosts[host] = replace(totals)
         else:
             known.add(totals)
-        self.statuses[status] += 1
+        self.statuses[status] += lines
         if status > 0:
             mime = type_counted(line.mime or NO_TYPE, self.types)
             self.types.add(mime)
-            self.mime_urls[mime] += 1
+            self.mime_urls[mime] += lines
             self.mime_bytes[mime] += totals.bytes
-            self.sources[line.source or NO_SOURCE, host] += 1
+            self.sources[line.source or NO_SOURCE, host] += lines
         elif status < 0:
-            self.mime_urls[UNKNOWN_TYPE] += 1
+            self.mime_urls[UNKNOWN_TYPE] += lines
             if status == FetchStatus.BAD_HTTP:
-                self.bad_http[host] += 1
+                self.bad_http[host] += lines
         for name, number in line.processors:
-            self.processors[name] += number
+            self.processors[name] += lines * number
         if status >= FIRST_HTTP_STATUS and line.size_bytes:
             self.processors[BYTES_FETCHED] += line.size_bytes
 

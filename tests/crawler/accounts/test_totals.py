@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.crawler.accounts.crawl_log import CrawlLogEntry
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, parse_crawl_log_line
 from anabranch.crawler.accounts.totals import (
     BYTES_FETCHED,
     DNS,
@@ -13,6 +13,7 @@ from anabranch.crawler.accounts.totals import (
     Additions,
     Totals,
     counts_of,
+    counts_of_lines,
     host_counted,
 )
 from tests.rows import each_row
@@ -59,6 +60,33 @@ def test_a_line_counts_where_its_status_and_notes_say(line, totals) -> None:
     additions = counted(line)
     assert additions.total == totals
     assert additions.hosts == {"a.test": totals}
+
+
+def test_lines_of_a_group_count_as_each_alone() -> None:
+    """Those that differ in sizes and times only are summed first. Lines that cannot be counted are told."""
+    entries = [
+        entry(size=10, start_s=5.0, end_s=7.0, source="http://s.test/", hops="L"),
+        entry(size=20, start_s=3.0, end_s=4.5, source="http://s.test/", hops="LL"),
+        entry(size=30, start_s=6.0, end_s=9.25, source="http://s.test/", hops="L"),
+        entry(size=40, hops="LP"),
+        entry(size=40, url="http://b.test/"),
+        entry(size=50, url="http://b.test/", annotations=("duplicate:digest", "dol:7")),
+        entry(size=60, url="http://b.test/", annotations=("duplicate:digest", "dol:7"), extra={"warcFilename": "w"}),
+        entry(size=70, url="http://b.test/", annotations=("duplicate:digest", "dol:7"), extra={"warcFilename": "w"}),
+        entry(503),
+        entry(503, size=5),
+        entry(-2, start_s=1.0, end_s=2.0),
+        entry(-2),
+        entry(-404, url="http://b.test/"),
+    ]
+    lines = [crawl_log_line(each) for each in entries]
+    together = Additions()
+    counts, broken = counts_of_lines([*lines, b"no line\n", lines[0].replace(b"200", b"OK!")])
+    for each in counts:
+        together.count(each)
+    assert together == counted(*map(parse_crawl_log_line, lines))
+    assert broken == [b"no line\n", lines[0].replace(b"200", b"OK!")]
+    assert len(counts) < len(lines)
 
 
 def test_pages_are_what_quotas_count() -> None:
