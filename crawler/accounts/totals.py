@@ -91,10 +91,7 @@ class Totals:
 
     def times(self, lines: int) -> Totals:
         """The totals of so many lines that add the same URLs each; bytes and times are those of all lines already."""
-        if lines > 1:
-            for name in _URLS:
-                setattr(self, name, lines * getattr(self, name))
-        return self
+        return self if lines == 1 else replace(self, **{name: lines * getattr(self, name) for name in _URLS})
 
 
 #: The fields that are sums.

@@ -24,7 +24,6 @@ from anabranch.crawler.job.state import is_moved_aside, keep_tags
 from anabranch.crawler.operate import (
     UNKNOWN,
     Facts,
-    FrontierError,
     Job,
     Phase,
     counted,
