@@ -125,7 +125,7 @@ class RowPanel:
         self._dialog.props["aria-label"] = f"Details of {cell(key)}"
         self._dialog.update()
         self._dialog.open()
-        ui.run_javascript(_CAME.format(json.dumps(self._parameter), json.dumps(key), _CLOSED))
+        self._dialog.client.run_javascript(_CAME.format(json.dumps(self._parameter), json.dumps(key), _CLOSED))
         await self._redraw()
 
     async def _do(self, action: Callable[[str], Awaitable[None]]) -> None:
