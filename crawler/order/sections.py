@@ -282,6 +282,7 @@ class WriteSection(Section):
     #: URL of a folder that finished WARC files are copied to: file:///mnt/archive, s3://bucket/crawl, sftp://host/path.
     upload: str = ""
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
+    revisit_min_size_bytes: Size = 0  #: a smaller payload is always written; 0: none is
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it

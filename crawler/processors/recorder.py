@@ -50,11 +50,12 @@ REVISIT_NOTES = {SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"), NOT_MODIFIED: (SERV
 
 
 class ExchangeMaker:
-    """Makes exchanges. With `revisit` a payload that is archived already is not written again, except for a redirect's."""
+    """Makes exchanges. With `revisit` a payload of this size that is archived already is not written again, except for a redirect's."""
 
-    def __init__(self, payloads: FetchHistory, *, revisit: bool) -> None:
+    def __init__(self, payloads: FetchHistory, *, revisit: bool, min_bytes: int = 0) -> None:
         self._payloads = payloads
         self._revisit = revisit
+        self._min_bytes = min_bytes
 
     async def exchange(
         self, url: str, response: Response, *, hops: str, via: str | None, outlinks: Sequence[Outlink] = ()
@@ -71,7 +72,7 @@ class ExchangeMaker:
         if response.status == HTTPStatus.NOT_MODIFIED:
             known = await self._payloads.fetched(new.url)
             return None if known is None else Revisit(NOT_MODIFIED, known.original)
-        if not self._revisit or not new.may_be_original:
+        if not self._revisit or response.body.size < self._min_bytes or not new.may_be_original:
             return None
         original = await self._payloads.original(response.body.digest)
         return None if original is None else Revisit(SAME_PAYLOAD, original)

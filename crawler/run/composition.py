@@ -35,7 +35,7 @@ from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.job.state import COOKIES, SINKS, begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sections import UsedLimits
+from anabranch.crawler.order.sections import UsedLimits, WriteSection
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.userfunctions import user_sink
 from anabranch.crawler.processors.admission import (
@@ -143,7 +143,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
     seeding = Seeding(recorded, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
-    exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
+    exchanges = _exchanges(order.write, files)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen, order.fetch.name_retries_s)
     chain_parts = ChainParts(
@@ -308,6 +308,13 @@ def _services(context: RunContext, parts: ChainParts) -> Services:
         parts.disposition.prepare if context.order.frontier.has_user_functions else None,
         lambda: list(known_keys(names_logged(context.job.directory), parts.admission.canonicalizer.key).items()),
     )
+
+
+def _exchanges(section: WriteSection, files: JournalFiles) -> ExchangeMaker | None:
+    """Return what makes exchanges; None without WARC files."""
+    if files.payloads is None:
+        return None
+    return ExchangeMaker(files.payloads, revisit=section.revisit, min_bytes=section.revisit_min_size_bytes)
 
 
 def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:

@@ -50,6 +50,21 @@ async def test_a_payload_that_is_there_is_revisited(
     assert (exchange.revisit, exchange.hops, exchange.via) == (found, "L", "http://a.test/v")
 
 
+@pytest.mark.parametrize(("least", "profile"), [(0, SAME_PAYLOAD), (5, SAME_PAYLOAD), (6, None)])
+async def test_a_payload_below_the_least_size_is_written_again(least: int, profile: str | None) -> None:
+    """Its revisit would take more room. One of just this size is not small."""
+    maker = ExchangeMaker(Memory(), revisit=True, min_bytes=least)
+    exchange = await maker.exchange("http://a.test/", Answered(body=Payload(b"known")), hops="", via=None)
+    assert (exchange.revisit and exchange.revisit.profile) == profile
+
+
+async def test_an_answer_304_is_a_revisit_whatever_the_least_size() -> None:
+    """There is no payload that could be written."""
+    maker = ExchangeMaker(Memory(), revisit=True, min_bytes=1 << 20)
+    exchange = await maker.exchange(KNOWN.url, Answered(body=Payload(b""), status=304), hops="", via=None)
+    assert exchange.revisit == Revisit(NOT_MODIFIED, KNOWN)
+
+
 def test_each_repair_of_an_answer_is_annotated() -> None:
     """The annotations are those of crawl.log."""
     answer = response()._replace(repairs=(Repair.LINES, Repair.OLD_TLS))
