@@ -11,10 +11,11 @@ zstd frame.
 
 from __future__ import annotations
 
+import base64
 import heapq
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 from http import HTTPStatus
@@ -25,8 +26,9 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from anabranch.crawler.archive.compression import BrokenMember, MemberReader
-from anabranch.crawler.archive.records import NOT_MODIFIED
+from anabranch.crawler.archive.records import NOT_MODIFIED, Original
 from anabranch.crawler.fetch.addresses import MIME
+from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.dedup.files.durable import UNFINISHED, errors_named, sync_file, sync_folder
 
 #: How much of a record is searched for its fields and those of the response in it.
@@ -187,6 +189,47 @@ def place_of(line: bytes) -> tuple[int, int] | None:
     return None
 
 
+_DIGEST_NAME = re.compile(r"sha-?1:", re.IGNORECASE)
+_STAMP = re.compile(r"\d{14}", re.ASCII)
+_WEB_URL = re.compile(r"https?://\S+", re.ASCII | re.IGNORECASE)
+_STATUS = re.compile(r"\d{3}", re.ASCII)
+
+
+def original_of(stamp: str, url: str, mime: str, status: str, digest: str) -> Original | None:
+    """The record of a capture that an index of any program names; None if no revisit may refer to it. Pure. Cost: 3 µs.
+
+    A revisit, a redirect, and what has no status of HTTP or no SHA-1 digest, is no original. The date has full seconds.
+    """
+    if mime == REVISIT_TYPE or not _STATUS.fullmatch(status) or status.startswith("3"):
+        return None
+    known = digest_of(digest)
+    if known is None or not _STAMP.fullmatch(stamp) or not _WEB_URL.fullmatch(url):
+        return None
+    day, time = (stamp[:4], stamp[4:6], stamp[6:8]), (stamp[8:10], stamp[10:12], stamp[12:])
+    return Original(url, f"{'-'.join(day)}T{':'.join(time)}Z", known)
+
+
+def digest_of(text: str) -> bytes | None:
+    """A SHA-1 digest in Base32 or hexadecimal, with or without `sha1:` before it; None for anything else."""
+    text = _DIGEST_NAME.sub("", text, count=1)
+    with suppress(ValueError):  # also binascii.Error
+        if len(text) == 32:
+            return base64.b32decode(text.upper())
+        if len(text) == 40:
+            return bytes.fromhex(text)
+    return None
+
+
+def original_in(line: bytes) -> Original | None:
+    """The record of an index line, as `original_of`. Raises: ValueError if it is no line of a CDXJ."""
+    try:
+        _, stamp, text = line.decode().split(" ", 2)
+        fields = json.loads(text)
+        return original_of(stamp, *(str(fields.get(name, "")) for name in ("url", "mime", "status", "digest")))
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ValueError("not a line of a CDXJ") from error
+
+
 def urlkey(url: str) -> str:
     """The look-up key of a canonical http(s) URL: no scheme, `www.` or session ids, lower case, arguments sorted."""
     scheme, _, rest = url.partition("://")
@@ -255,3 +298,34 @@ def write_sorted(lines: Iterator[bytes], path: Path) -> None:
             unfinished.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+#: Where the finished indexes of a folder are: its own, those of a job, those of a job's workers.
+_INDEXES = ("*.cdxj", "warc/*.cdxj", "workers/*/warc/*.cdxj")
+
+
+class IndexFile(NamedTuple):
+    """A file of an index at one moment."""
+
+    name: str  #: its full name
+    size: int
+    changed: int  #: ns
+
+
+def index_files(places: Iterable[str]) -> list[IndexFile]:
+    """The finished indexes of these files, folders and jobs. Raises: OrderError for one that has none."""
+    found: dict[str, IndexFile] = {}
+    for place in map(Path, places):
+        try:
+            paths = [place] if place.is_file() else sorted(path for name in _INDEXES for path in place.glob(name))
+            for path in paths:
+                facts = path.stat()
+                found[str(path)] = IndexFile(str(path), facts.st_size, facts.st_mtime_ns)
+        except OSError as error:
+            raise OrderError(f"[write] revisit_of {str(place)!r}: {(error.strerror or str(error)).lower()}") from error
+        if not paths:
+            lacks = "has no finished index, NAME.cdxj; `anabranch index` makes those of WARC files"
+            raise OrderError(
+                f"[write] revisit_of {str(place)!r}: {lacks if place.is_dir() else 'no such file or directory'}"
+            )
+    return list(found.values())

@@ -78,6 +78,7 @@ LOCAL = frozenset(
     {"job.name", "job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "frontier.worker_lease"}
     | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
     | {"fetch.bind", "fetch.cookie_file", "write.compression", "write.deflate", "write.zstd_dictionary"}
+    | {"write.revisit_of"}
     | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_kind", "dedup.leaf_bits"}
     | {"dedup.split_fan_out", "dedup.mapped_limit"}
 )
@@ -85,7 +86,7 @@ LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 #: Local keys that are not copied to other workers.
 _NOT_PASSED_ON = (
     *("job.seeds", "job.seed_files", "job.worker", "job.modules"),
-    *("frontier.store", "logs.file", "report.metrics", "write.zstd_dictionary"),
+    *("frontier.store", "logs.file", "report.metrics", "write.zstd_dictionary", "write.revisit_of"),
     *("fetch.bind", "fetch.cookie_file"),
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+from anabranch.crawler.archive.cdxj import index_files
 from anabranch.crawler.archive.compression import compression_of, dictionary_at
 from anabranch.crawler.fetch.options import proxy_faults
 from anabranch.crawler.job.frontier import frontier_order, of_filter
@@ -178,6 +179,7 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield "write", "compression", partial(compression_of, order.write.compression, order.write.deflate, "")
         if order.write.zstd_dictionary:
             yield "write", "zstd_dictionary", partial(dictionary_at, order.write.zstd_dictionary)
+        yield "write", "revisit_of", partial(index_files, order.write.revisit_of)
     for name in order.fetch.body_rules:
         yield "fetch", "body_rules", partial(user_function, name, BODY_RULE)
     for name in order.job.processors:

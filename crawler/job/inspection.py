@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from anabranch.crawler.job.folder import LOOKING_S, JobFolder, open_lock, take_job_lock, who_holds
 from anabranch.crawler.job.orderfile import begun_order
-from anabranch.crawler.job.state import PAYLOADS
+from anabranch.crawler.job.state import EARLIER, PAYLOADS
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
@@ -135,7 +135,7 @@ def _copy(directory: Path, copy: Path) -> None:
         for path in (directory / ORDER_FILE, *(directory / "state").rglob("*")):
             if path.is_dir():
                 (copy / path.relative_to(directory)).mkdir()
-            elif path.is_file() and not path.name.startswith(PAYLOADS):  # large, and only a crawl reads it
+            elif path.is_file() and not path.name.startswith((PAYLOADS, EARLIER)):  # large, and only a crawl reads it
                 shutil.copyfile(path, copy / path.relative_to(directory))
         for logs in (directory / "logs", *directory.glob("workers/*/logs")):
             if logs.is_dir():

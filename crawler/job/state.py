@@ -32,6 +32,8 @@ SCHEDULE_LOCK = "schedule.lock"
 COOKIES = "cookies.txt"
 #: The memory of payloads.
 PAYLOADS = "payloads.sqlite"
+#: The payloads of earlier archives.
+EARLIER = "earlier.sqlite"
 #: URLs that were skipped because a parameter changes nothing (`skipped`).
 SKIPPED = "skipped.sqlite"
 #: How far each sink has got.

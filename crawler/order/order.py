@@ -96,6 +96,7 @@ class CrawlOrder(BaseSettings):
 _PRIVATE = frozenset(
     {"job.seeds", "job.seed_files", "job.modules", "frontier.store", "dedup.leaves", "logs.file", "write.upload"}
     | {"dns.hosts", "dns.servers", "fetch.bind", "report.metrics", "write.zstd_dictionary"}
+    | {"write.revisit_of"}
 )
 
 

@@ -5,6 +5,7 @@ and [report].
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, field_validator, model_validator
@@ -30,6 +31,7 @@ from anabranch.crawler.order.values import (
     UserFolder,
     UserFunctionName,
     contradiction,
+    path_without_nul,
 )
 from anabranch.crawler.runtime import LoopName
 from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
@@ -264,6 +266,11 @@ class UsedLimits(NamedTuple):
     elapsed_s: float = 0.0  #: by this run
 
 
+def _archive(place: str) -> str:
+    """The full path of an archive, because a dumped order is in another folder."""
+    return str(Path(path_without_nul(place)).absolute())
+
+
 class WriteSection(Section):
     """The files that are written in addition to the logs."""
 
@@ -282,6 +289,8 @@ class WriteSection(Section):
     #: URL of a folder that finished WARC files are copied to: file:///mnt/archive, s3://bucket/crawl, sftp://host/path.
     upload: str = ""
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
+    #: Archives that have payloads, too: folders of earlier jobs, files NAME.cdxj and their folders.
+    revisit_of: Annotated[tuple[Annotated[str, AfterValidator(_archive)], ...], BeforeValidator(_listed)] = ()
     revisit_min_size_bytes: Size = 0  #: a smaller payload is always written; 0: none is
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page

@@ -200,10 +200,19 @@ def _place_files(tables: dict[str, Any], folder: Path) -> None:
         job["modules"] = folder / modules
     if isinstance(dictionary := write.get("zstd_dictionary"), str) and dictionary:
         write["zstd_dictionary"] = str(folder / dictionary)
+    if "revisit_of" in write:
+        write["revisit_of"] = _placed_archives(write["revisit_of"], folder)
+
+
+def _placed_archives(archives: object, folder: Path) -> object:
+    listed = [archives] if isinstance(archives, str) else archives
+    if not isinstance(listed, list):
+        return archives
+    return [str(folder / one) if isinstance(one, str) else one for one in listed]
 
 
 def file_layer(file: Path) -> Layer:
-    """The layer of a file; seed files, modules and the dictionary are relative to its folder. Raises: OrderError."""
+    """The layer of a file; seed files, modules, archives and the dictionary are relative to its folder. Raises: OrderError."""
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")

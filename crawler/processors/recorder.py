@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Protocol
 
 from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
@@ -28,6 +29,7 @@ from anabranch.crawler.archive.records import (
     SAME_PAYLOAD,
     Exchange,
     NameRecord,
+    Original,
     Outlink,
     Revisit,
     digest_text,
@@ -49,11 +51,24 @@ from anabranch.frontier.records import ENDING, OutcomeKind
 REVISIT_NOTES = {SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"), NOT_MODIFIED: (SERVER_NOT_MODIFIED, "notModified")}
 
 
-class ExchangeMaker:
-    """Makes exchanges. With `revisit` a payload of this size that is archived already is not written again, except for a redirect's."""
+class KnownPayloads(Protocol):
+    """Payloads that are archived somewhere."""
 
-    def __init__(self, payloads: FetchHistory, *, revisit: bool, min_bytes: int = 0) -> None:
+    async def original(self, digest: bytes) -> Original | None:
+        """The record that has this payload; None if it has none, or cannot be asked."""
+
+
+class ExchangeMaker:
+    """Makes exchanges. With `revisit` a payload that is archived already is not written again, if it is as large as
+    `min_bytes` and not a redirect's.
+    """
+
+    def __init__(
+        self, payloads: FetchHistory, *, revisit: bool, min_bytes: int = 0, elsewhere: Sequence[KnownPayloads] = ()
+    ) -> None:
+        """`elsewhere`: who is asked for a payload that the job has not written, one after the other."""
         self._payloads = payloads
+        self._elsewhere = elsewhere
         self._revisit = revisit
         self._min_bytes = min_bytes
 
@@ -74,7 +89,10 @@ class ExchangeMaker:
             return None if known is None else Revisit(NOT_MODIFIED, known.original)
         if not self._revisit or response.body.size < self._min_bytes or not new.may_be_original:
             return None
-        original = await self._payloads.original(response.body.digest)
+        digest = response.body.digest
+        original = await self._payloads.original(digest)
+        for other in self._elsewhere:
+            original = original or await other.original(digest)
         return None if original is None else Revisit(SAME_PAYLOAD, original)
 
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.archive.earlier import open_earlier
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.bandwidth import Bandwidth
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
@@ -32,10 +33,10 @@ from anabranch.crawler.job.orderfile import settle_changes
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
 from anabranch.crawler.job.seeds import SourceTags
 from anabranch.crawler.job.seedtable import Seeds
-from anabranch.crawler.job.state import COOKIES, SINKS, begin_round, current_round, round_of_run
+from anabranch.crawler.job.state import COOKIES, EARLIER, SINKS, begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sections import UsedLimits, WriteSection
+from anabranch.crawler.order.sections import UsedLimits
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.userfunctions import user_sink
 from anabranch.crawler.processors.admission import (
@@ -143,7 +144,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
     seeding = Seeding(recorded, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
-    exchanges = _exchanges(order.write, files)
+    exchanges = await _exchanges(context, files, opened)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen, order.fetch.name_retries_s)
     chain_parts = ChainParts(
@@ -310,11 +311,19 @@ def _services(context: RunContext, parts: ChainParts) -> Services:
     )
 
 
-def _exchanges(section: WriteSection, files: JournalFiles) -> ExchangeMaker | None:
-    """Return what makes exchanges; None without WARC files."""
+async def _exchanges(context: RunContext, files: JournalFiles, opened: AsyncExitStack) -> ExchangeMaker | None:
+    """Return what makes exchanges; None without WARC files. Raises: OrderError, StorageError."""
+    section = context.order.write
     if files.payloads is None:
         return None
-    return ExchangeMaker(files.payloads, revisit=section.revisit, min_bytes=section.revisit_min_size_bytes)
+    elsewhere = []
+    if section.revisit and section.revisit_of:
+        earlier = await open_earlier(context.member.state / EARLIER, section.revisit_of)
+        opened.callback(earlier.close)
+        elsewhere.append(earlier)
+    return ExchangeMaker(
+        files.payloads, revisit=section.revisit, min_bytes=section.revisit_min_size_bytes, elsewhere=elsewhere
+    )
 
 
 def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:

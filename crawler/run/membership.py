@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from pathlib import Path
 from typing import Protocol
 
 from anabranch.crawler.accounts.accounts import Accounts
@@ -105,6 +106,7 @@ class Membership(Protocol):
 
     name: str  #: of the job, for reports
     worker: str  #: the name of this worker, also in those of its WARC files; empty: it is the only one
+    state: Path  #: the folder of what this process shares with others of the job, on one machine
     retry_s: float | None  #: how long the journal waits for a disk that is full; None: as usual
 
     def open_seeds(self, opened: AsyncExitStack) -> Seeds:
@@ -152,6 +154,7 @@ class SoleMembership:
     def __init__(self, order: CrawlOrder, job: JobFolder, *, listens: bool = True) -> None:
         """`listens`: other commands reach the run through the control socket."""
         self.name = job.directory.name
+        self.state = job.state
         self._order = order
         self._job = job
         self._listens = listens

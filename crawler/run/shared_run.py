@@ -15,6 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -115,6 +116,7 @@ class SharedRun:
         # Processes of one machine have one disk, so no other worker could do better; on many machines others take over.
         self.retry_s = None if order.frontier.is_in_database else math.inf
         self._database = database
+        self.state = database.address.parent if isinstance(database.address, Path) else job.state
         self._state = job.state
         self._who = who._replace(name=joined.name)
         self._order = order

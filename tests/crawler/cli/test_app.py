@@ -125,6 +125,7 @@ NO_FLAGS = {
         "deflate",
         "zstd_dictionary",
         "revisit",
+        "revisit_of",
         "revisit_min_size",
         "pages",
         "operator",

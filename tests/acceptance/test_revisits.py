@@ -1,0 +1,78 @@
+"""Real crawls that do not write what other archives have: each revisit refers to a record that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.archive import archived
+from tests.acceptance.command import anabranch, write_order
+from tests.crawler.archive.exchanges import Read, read_by_warcio, warcs
+from tests.site.server import SmallWeb
+
+SEED = "http://blog.alpha.test/"
+
+
+def crawl_of(tmp_path: Path, web: SmallWeb, job: str, *more: str | Path, seed: str = SEED) -> tuple[str | Path, ...]:
+    order = write_order(tmp_path, web.hosts, politeness={"max_connections": 4}, crawl={"workers": 8})
+    return ("crawl", seed, "-c", order, "--job", tmp_path / job, "--warc", *more)
+
+
+def records(job: Path) -> list[Read]:
+    """The responses in the finished WARC files of a job and its workers."""
+    folders = [job / "warc", *job.glob("workers/*/warc")]
+    return [
+        read for folder in folders for path in warcs(folder) for read in read_by_warcio(path) if read.kind == "response"
+    ]
+
+
+def check_refers(revisit: Read, originals: list[Read]) -> None:
+    """The record that a revisit names is there, with the payload that its digest is of."""
+    assert revisit.fields["WARC-Profile"] == "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+    found = [
+        read
+        for read in originals
+        if read.url == revisit.fields["WARC-Refers-To-Target-URI"]
+        and read.fields["WARC-Date"][:19] == revisit.fields["WARC-Refers-To-Date"][:19]
+    ]
+    assert {read.fields["WARC-Payload-Digest"] for read in found} == {revisit.fields["WARC-Payload-Digest"]}
+
+
+async def test_what_an_earlier_job_has_is_not_written_again(tmp_path: Path, small_web: SmallWeb) -> None:
+    """Each whole payload of the second job is a revisit of a record of the first; redirects and empty answers are written."""
+    for job, more in (("first", ()), ("second", ("-s", f"write.revisit_of={tmp_path / 'first'}"))):
+        run = await anabranch(*crawl_of(tmp_path, small_web, job, *more), cwd=tmp_path)
+        assert run.code == 0, run.err
+    originals, answers = records(tmp_path / "first"), archived(tmp_path / "second").answers
+    revisits = [read for read in answers if read.kind == "revisit"]
+    assert len(revisits) > len(answers) // 2
+    for revisit in revisits:
+        check_refers(revisit, originals)
+    for read in answers:
+        if read.kind == "response" and read.payload:
+            assert read.http.get("Location")
+    again = await anabranch("crawl", "--job", tmp_path / "second", "--again", cwd=tmp_path)
+    assert again.code == 0, again.err
+    assert "was read" not in again.err, "the index was read by the first run"
+
+
+async def test_payloads_below_the_least_size_are_written_again(tmp_path: Path, small_web: SmallWeb) -> None:
+    """Larger ones are not."""
+    assert (await anabranch(*crawl_of(tmp_path, small_web, "first"), cwd=tmp_path)).code == 0
+    sizes = {read.fields["WARC-Payload-Digest"]: len(read.payload) for read in records(tmp_path / "first")}
+    least = sorted(sizes.values())[len(sizes) // 2]
+    settings = ("-s", f"write.revisit_of={tmp_path / 'first'}", "-s", f"write.revisit_min_size={least}")
+    assert (await anabranch(*crawl_of(tmp_path, small_web, "second", *settings), cwd=tmp_path)).code == 0
+    answers = archived(tmp_path / "second").answers
+    revisited = {sizes[read.fields["WARC-Payload-Digest"]] for read in answers if read.kind == "revisit"}
+    assert min(sizes.values()) < least <= min(revisited)
+
+
+async def test_an_earlier_job_without_an_index_is_refused_in_one_line(tmp_path: Path, small_web: SmallWeb) -> None:
+    """Before anything is fetched; the line says what makes an index."""
+    (tmp_path / "empty").mkdir()
+    run = await anabranch(*crawl_of(tmp_path, small_web, "job", "-s", "write.revisit_of=empty"), cwd=tmp_path)
+    assert run.code == 2
+    (line,) = run.err.splitlines()
+    assert "has no finished index" in line
+    assert "anabranch index" in line
+    assert not small_web.ledger.counts()
