@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.crawler.archive.records import Exchange, RecordLocation
 from anabranch.crawler.extract.links import Link
@@ -16,6 +16,9 @@ from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.robots.directives import NOTHING, Directives
 from anabranch.frontier import HOST_BUSY, Prepared
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind
+
+if TYPE_CHECKING:  # it imports the HTTP library
+    from anabranch.crawler.archive.cdxserver import Captures
 
 #: Lost links of a page that errors.jsonl names; the others are only counted.
 MAX_LOST_NAMED = 10
@@ -55,6 +58,7 @@ class Visit:
     decision: ChainDecision = ChainDecision.NONE
     response: Response | None = None  #: to the URL, or to what was fetched in its place
     archived: Response | None = None  #: the archived response that a 304 confirmed: the page's links come from it
+    captures: Captures | None = None  #: captures elsewhere, on their way; None: nobody was asked
     failure: FetchError | None = None  #: the fetch failed, or the URL was refused
     broken: Exception | None = None  #: a processor failed
     links: list[Link] = field(default_factory=list)  #: those of the page; a processor may change the list
@@ -132,6 +136,10 @@ class Visit:
         """The exchange has been written already."""
         self.place = place
 
+    def ask(self, captures: Captures) -> None:
+        """Other archives were asked for captures of the URL."""
+        self.captures = captures
+
     def discover(self, candidates: list[Candidate]) -> None:
         """Schedule these candidates, and no others, when the visit ends."""
         self.discovered = candidates
@@ -174,7 +182,9 @@ class Visit:
         return "" if self.response is None else self.response.media_type
 
     def close(self) -> None:
-        """Close the bodies, which may be files."""
+        """Close the bodies, which may be files, and wait for no other archive."""
+        if self.captures is not None:
+            self.captures.close()
         for response in (self.response, self.archived):
             if response is not None:
                 response.body.close()

@@ -123,6 +123,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "ada_url": ("crawler/urls/parsing.py",),
     "aiodns": ("crawler/fetch/dns.py",),
     "aiohttp": (
+        "crawler/archive/cdxserver.py",  # asks a service of the operator
         "crawler/fetch/connections.py",
         "crawler/fetch/exchange.py",
         "crawler/fetch/fetcher.py",  # its errors
@@ -206,6 +207,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "frontier/records.py",
     ),
     "yarl": (
+        "crawler/archive/cdxserver.py",
         "crawler/fetch/requests.py",
         "frontier/hosts/crawlee/requests.py",
     ),  # the type of aiohttp's URLs, and of Crawlee's

@@ -179,7 +179,7 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield "write", "compression", partial(compression_of, order.write.compression, order.write.deflate, "")
         if order.write.zstd_dictionary:
             yield "write", "zstd_dictionary", partial(dictionary_at, order.write.zstd_dictionary)
-        yield "write", "revisit_of", partial(index_files, order.write.revisit_of)
+        yield "write", "revisit_of", partial(index_files, order.write.revisit_folders)
     for name in order.fetch.body_rules:
         yield "fetch", "body_rules", partial(user_function, name, BODY_RULE)
     for name in order.job.processors:

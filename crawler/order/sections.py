@@ -255,6 +255,8 @@ class LimitsSection(Section):
     on_limit: Literal["end", "pause"] = "end"  #: at the first three: end the crawl, or pause it for the operator
 
 
+#: A CDX server: in its host or port no character that would end it.
+_SERVER = re.compile(r"https?://[^\s/?#]+(/[^\s#]*)?", re.ASCII)
 _UPLOAD = re.compile(r"[a-z][a-z0-9+]*://.+")
 
 
@@ -267,8 +269,16 @@ class UsedLimits(NamedTuple):
 
 
 def _archive(place: str) -> str:
-    """The full path of an archive, because a dumped order is in another folder."""
-    return str(Path(path_without_nul(place)).absolute())
+    """The full path of an archive, because a dumped order is in another folder; or the URL of a CDX server, as it is."""
+    if "://" not in place:
+        return str(Path(path_without_nul(place)).absolute())
+    if not _SERVER.fullmatch(place):
+        raise ValueError(
+            f"must have folders and files, or URLs like http://cdx.example/collection/cdx; not {shown(place)!r}"
+        )
+    if "@" in place.partition("://")[2].partition("/")[0]:
+        raise ValueError("must not hold a user or a password: everyone can read the order in the job's folder")
+    return place
 
 
 class WriteSection(Section):
@@ -289,14 +299,25 @@ class WriteSection(Section):
     #: URL of a folder that finished WARC files are copied to: file:///mnt/archive, s3://bucket/crawl, sftp://host/path.
     upload: str = ""
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
-    #: Archives that have payloads, too: folders of earlier jobs, files NAME.cdxj and their folders.
+    #: Archives that have payloads, too: folders of earlier jobs, files NAME.cdxj and their folders, URLs of CDX servers.
     revisit_of: Annotated[tuple[Annotated[str, AfterValidator(_archive)], ...], BeforeValidator(_listed)] = ()
+    revisit_timeout_s: PositiveDuration = 5.0  #: a page waits so long for a CDX server, from the beginning of its fetch
     revisit_min_size_bytes: Size = 0  #: a smaller payload is always written; 0: none is
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it
     #: Whose logins the WARC files hide: of all sites (each Set-Cookie), of those with a login in the order, of none.
     redact: Literal["all", "secrets", "none"] = "secrets"
+
+    @property
+    def revisit_folders(self) -> tuple[str, ...]:
+        """The archives that are folders and files."""
+        return tuple(place for place in self.revisit_of if "://" not in place)
+
+    @property
+    def cdx_servers(self) -> tuple[str, ...]:
+        """The archives that are CDX servers."""
+        return tuple(place for place in self.revisit_of if "://" in place)
 
     @model_validator(mode="after")
     def _dictionary_of_zstd(self) -> Self:

@@ -208,7 +208,7 @@ def _placed_archives(archives: object, folder: Path) -> object:
     listed = [archives] if isinstance(archives, str) else archives
     if not isinstance(listed, list):
         return archives
-    return [str(folder / one) if isinstance(one, str) else one for one in listed]
+    return [str(folder / one) if isinstance(one, str) and "://" not in one else one for one in listed]
 
 
 def file_layer(file: Path) -> Layer:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from anabranch.crawler.archive.cdxserver import CdxServers
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.fetch.dns import Resolver
@@ -50,6 +51,7 @@ class ChainParts:
     exchanges: ExchangeMaker | None  #: None: nothing is archived
     recorder: Recorder
     disposition: Disposition
+    captures: CdxServers | None = None  #: None: no CDX server is asked
 
 
 def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
@@ -95,7 +97,8 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
         yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
     get = Logins(parts.fetcher).get if parts.fetcher.has_logins else parts.fetcher.get
     rules = body_rules_of(order)
-    yield "fetch", FetchPage(get, archive, None if rules is None else BodyCheck(rules, parts.seeding.maker.tags))
+    check = None if rules is None else BodyCheck(rules, parts.seeding.maker.tags)
+    yield "fetch", FetchPage(get, archive, check, parts.captures)
     yield "extract", ExtractPage(Extractor(options, parts.sandbox), directives)
     for name in order.job.processors:
         yield name.lower(), user_processor(name)

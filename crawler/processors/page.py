@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 
+from anabranch.crawler.archive.cdxserver import CdxServers
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import NO_URL, Extractor
 from anabranch.crawler.fetch.response import Cut, PageHead, Response
@@ -56,7 +57,10 @@ class FetchPage:
         fetch: Callable[..., Awaitable[Response]],
         archive: ArchivedResponses | None = None,
         before_body: BodyCheck | None = None,
+        captures: CdxServers | None = None,
     ) -> None:
+        """`captures`: what knows captures of a URL elsewhere; it is asked while the page is fetched."""
+        self._captures = captures
         self._fetch = fetch
         self._archive = archive
         self._before_body = before_body
@@ -69,6 +73,8 @@ class FetchPage:
         validators = None if archive is None or is_unconditional else await archive.validators(url)
         check = self._before_body
         wants_body = None if check is None else partial(check.wants, visit)
+        if self._captures is not None:
+            visit.ask(self._captures.ask(url))
         response = await self._fetch(
             url, conditional=validators, via=visit.lease.via, keep_broken=True, wants_body=wants_body
         )

@@ -73,15 +73,25 @@ class ExchangeMaker:
         self._min_bytes = min_bytes
 
     async def exchange(
-        self, url: str, response: Response, *, hops: str, via: str | None, outlinks: Sequence[Outlink] = ()
+        self,
+        url: str,
+        response: Response,
+        *,
+        hops: str,
+        via: str | None,
+        outlinks: Sequence[Outlink] = (),
+        captures: KnownPayloads | None = None,
     ) -> Exchange:
-        """Return the exchange to archive for a response. Cost: one look-up in the index of payloads."""
+        """Return the exchange to archive for a response. Cost: one look-up in the index of payloads.
+
+        `captures`: asked last, as it may be on its way yet.
+        """
         new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
-        revisit = await self._revisit_of(new)
+        revisit = await self._revisit_of(new, captures)
         new = new if revisit is None else replace(new, revisit=revisit)
         return without_secrets(new) if response.secrets else new
 
-    async def _revisit_of(self, new: Exchange) -> Revisit | None:
+    async def _revisit_of(self, new: Exchange, captures: KnownPayloads | None) -> Revisit | None:
         """Why the payload need not be written; None if it must be."""
         response = new.response
         if response.status == HTTPStatus.NOT_MODIFIED:
@@ -91,8 +101,9 @@ class ExchangeMaker:
             return None
         digest = response.body.digest
         original = await self._payloads.original(digest)
-        for other in self._elsewhere:
-            original = original or await other.original(digest)
+        for other in (*self._elsewhere, captures):
+            if original is None and other is not None:
+                original = await other.original(digest)
         return None if original is None else Revisit(SAME_PAYLOAD, original)
 
 
@@ -108,7 +119,12 @@ class ArchivePage:
         if response is not None and visit.status > 0 and not visit.body_rule:
             visit.archive(
                 await self._exchanges.exchange(
-                    lease.url, response, hops=lease.hops, via=lease.via, outlinks=visit.links
+                    lease.url,
+                    response,
+                    hops=lease.hops,
+                    via=lease.via,
+                    outlinks=visit.links,
+                    captures=visit.captures,
                 )
             )
         return Step.PROCEED

@@ -81,6 +81,7 @@ class CrawlSnapshot(NamedTuple):
     filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
     totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
     skipped: int = 0  #: of those excluded, URLs of which a parameter changes nothing
+    cdx_unanswered: int = 0  #: pages that were archived without the answer of a CDX server
     page_limit: int = 0  #: pages at which the crawl ends; 0: no limit
     busiest: tuple[tuple[str, str], ...] = ()  #: hosts with most fetches under way, and what each waits for
     #: Resident memory of all processes, by `anonymous` (RssAnon) and `mapped` (files); None of a job that is not running.

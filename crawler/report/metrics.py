@@ -78,6 +78,7 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_skipped_urls_total": Metric("URLs skipped because one of their parameters changes nothing."),
     "anabranch_retries_total": Metric("Failed tries that are repeated later."),
     "anabranch_broken_tries_total": Metric("Tries in which a processor raised an error."),
+    "anabranch_cdx_unanswered_total": Metric("Pages that were archived without the answer of a CDX server."),
     "anabranch_robots_fetched_total": Metric("robots.txt fetched."),
     "anabranch_fetches_total": Metric("Fetches of pages, failed ones included."),
     "anabranch_fetching_seconds_total": Metric("Total time of these fetches."),

@@ -35,6 +35,7 @@ class CrawlStatistics:
     robots: int = 0  #: robots.txt fetched
     fetched_bytes: int = 0  #: of bodies, as they were sent
     broken: int = 0  #: tries in which a processor raised an error
+    cdx_unanswered: int = 0  #: pages that were archived without the answer of a CDX server
     active: int = 0  #: workers that hold a URL
     by_status: Counter[int] = field(default_factory=Counter)
     by_mime: Counter[str] = field(default_factory=Counter)
@@ -53,6 +54,10 @@ class CrawlStatistics:
     def count_robots(self) -> None:
         """A robots.txt was fetched."""
         self.robots += 1
+
+    def count_cdx_unanswered(self) -> None:
+        """A page is archived without the answer of a CDX server."""
+        self.cdx_unanswered += 1
 
     def count(self, visit: Visit, kind: OutcomeKind) -> None:
         """Count one ended visit."""

@@ -84,6 +84,8 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     yield "this run", f"{_ended(run.pages, run.failed, run.excluded)}, {run.robots:,} robots.txt"
     yield "fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"
     yield from _sitemap_row(run)
+    if run.cdx_unanswered:
+        yield "CDX servers", f"gave no answer for {counted(run.cdx_unanswered, 'page')}, which may be archived twice"
     # The Frontier counts its round; the accounts, as in the other reports, count all rounds.
     of_round = _ended(frontier.done, frontier.failed, frontier.disregarded)
     yield "job so far" if total is None else f"round {facts.round_number}", of_round

@@ -18,6 +18,7 @@ from types import TracebackType
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.archive.cdxserver import CdxServers
 from anabranch.crawler.archive.earlier import open_earlier
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.bandwidth import Bandwidth
@@ -144,7 +145,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
     seeding = Seeding(recorded, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
-    exchanges = await _exchanges(context, files, opened)
+    exchanges, captures = await _exchanges(context, files, opened), _captures(context, opened)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen, order.fetch.name_retries_s)
     chain_parts = ChainParts(
@@ -159,6 +160,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         seeding=seeding,
         files=files,
         exchanges=exchanges,
+        captures=captures,
         recorder=recorder,
         disposition=disposition,
     )
@@ -317,13 +319,28 @@ async def _exchanges(context: RunContext, files: JournalFiles, opened: AsyncExit
     if files.payloads is None:
         return None
     elsewhere = []
-    if section.revisit and section.revisit_of:
-        earlier = await open_earlier(context.member.state / EARLIER, section.revisit_of)
+    if section.revisit and section.revisit_folders:
+        earlier = await open_earlier(context.member.state / EARLIER, section.revisit_folders)
         opened.callback(earlier.close)
         elsewhere.append(earlier)
     return ExchangeMaker(
         files.payloads, revisit=section.revisit, min_bytes=section.revisit_min_size_bytes, elsewhere=elsewhere
     )
+
+
+def _captures(context: RunContext, opened: AsyncExitStack) -> CdxServers | None:
+    """Return what asks the CDX servers of the order; None without any."""
+    section = context.order.write
+    if not (section.warc and section.revisit and section.cdx_servers):
+        return None
+    servers = CdxServers(
+        section.cdx_servers,
+        timeout_s=section.revisit_timeout_s,
+        user_agent=context.order.agent.sent_user_agent,
+        count_unanswered=context.statistics.count_cdx_unanswered,
+    )
+    opened.push_async_callback(servers.close)
+    return servers
 
 
 def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:

@@ -90,6 +90,7 @@ class RunMetrics:
             "anabranch_skipped_urls_total": run.skipped,
             "anabranch_retries_total": run.retries,
             "anabranch_broken_tries_total": run.broken,
+            "anabranch_cdx_unanswered_total": run.cdx_unanswered,
             "anabranch_robots_fetched_total": run.robots,
             "anabranch_fetches_total": fetch.visits,
             "anabranch_fetching_seconds_total": fetch.total_s,

@@ -151,6 +151,7 @@ class RunStatus:
             failed=run.failed,
             excluded=run.excluded,
             skipped=run.skipped,
+            cdx_unanswered=run.cdx_unanswered,
             retries=run.retries,
             fetched_bytes=run.fetched_bytes,
             active=run.active,

@@ -18,10 +18,13 @@ from anabranch.crawler.run.verbs import Arguments, Facts, whole_argument
 from anabranch.frontier import RESTS_IN, QueueState
 from anabranch.frontier.records import WaitsFor
 
-_RUN_SUMS = ("pages", "failed", "excluded", "skipped", "retries", "robots", "fetched_bytes", "broken", "active")
+_RUN_SUMS = (
+    "pages", "failed", "excluded", "skipped", "retries", "robots", "fetched_bytes", "broken", "active", "cdx_unanswered",
+)  # fmt: skip
 _SNAPSHOT_SUMS = (
     "pages", "failed", "excluded", "skipped", "retries", "fetched_bytes", "active", "workers", "on_slow_hosts", "pending",
     "waiting", "gates", "queues", "ready", "parked", "snoozed", "gates_open", "broken", "failing", "untried", "answered",
+    "cdx_unanswered",
 )  # fmt: skip
 #: Figures of a filter that are not sums: the worst one counts.
 _LARGEST = frozenset({

@@ -41,11 +41,21 @@ def component() -> Path:
     return FOLDER / "package"
 
 
+def added(folder: Path, *archives: Path) -> None:
+    """Add WARC files, or a package, to the collection of a pywb, which may be running."""
+    kind = ("--unpack-wacz",) if archives[0].suffix == ".wacz" else ()
+    _manage(folder, "add", *kind, "c", *(str(archive.resolve()) for archive in archives))
+
+
+def _manage(folder: Path, *arguments: str) -> None:
+    subprocess.run([program("wb-manager"), *arguments], cwd=folder, check=True, capture_output=True, timeout=HANG_S)
+
+
 @contextmanager
-def wayback(folder: Path, package: Path) -> Iterator[str]:
-    """A pywb that has unpacked the package; yields the address of its collection."""
-    for arguments in (("init", "c"), ("add", "--unpack-wacz", "c", str(package.resolve()))):
-        subprocess.run([program("wb-manager"), *arguments], cwd=folder, check=True, capture_output=True, timeout=HANG_S)
+def wayback(folder: Path, *archives: Path) -> Iterator[str]:
+    """A pywb that has these WARC files, or has unpacked the package; yields the address of its collection."""
+    _manage(folder, "init", "c")
+    added(folder, *archives)
     port = free_port()
     with subprocess.Popen(
         [program("wayback"), "--bind", "127.0.0.1", "--port", str(port)],

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import pytest
+
+from tests.acceptance import replay
 from tests.acceptance.archive import archived
-from tests.acceptance.command import anabranch, write_order
+from tests.acceptance.command import anabranch, crawl_log, write_order
 from tests.crawler.archive.exchanges import Read, read_by_warcio, warcs
+from tests.patience import HANG_S
 from tests.site.server import SmallWeb
 
 SEED = "http://blog.alpha.test/"
@@ -76,3 +84,73 @@ async def test_an_earlier_job_without_an_index_is_refused_in_one_line(tmp_path: 
     assert "has no finished index" in line
     assert "anabranch index" in line
     assert not small_web.ledger.counts()
+
+
+def opened(url: str) -> bytes:
+    """The body at a URL, when its server has started."""
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+                body: bytes = answer.read()
+                return body
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"{url}: nobody answers")
+
+
+@pytest.mark.slow
+async def test_what_pywb_has_is_not_written_again_and_is_replayed_by_it(tmp_path: Path, small_web: SmallWeb) -> None:
+    """Each whole payload is a revisit of a record that pywb has; with both jobs in it, it shows each page as it was."""
+    assert (await anabranch(*crawl_of(tmp_path, small_web, "first"), cwd=tmp_path)).code == 0
+    (tmp_path / "pywb").mkdir()
+    with replay.wayback(tmp_path / "pywb", *warcs(tmp_path / "first" / "warc")) as address:
+        await asyncio.to_thread(opened, f"{address}/cdx?url={SEED}&output=json")
+        run = await anabranch(
+            *crawl_of(tmp_path, small_web, "second", "-s", f"write.revisit_of={address}/cdx"), cwd=tmp_path
+        )
+        assert run.code == 0, run.err
+        assert "CDX" not in run.out + run.err, "it has answered each time"
+        first, answers = records(tmp_path / "first"), archived(tmp_path / "second").answers
+        originals = first + records(tmp_path / "second")
+        payloads = {read.fields["WARC-Payload-Digest"]: read.payload for read in originals}
+        revisits = [read for read in answers if read.kind == "revisit"]
+        written = {
+            read.url for read in answers if read.kind == "response" and read.payload and "Location" not in read.http
+        }
+        asked = {read.url for read in first if not read.url.endswith("/robots.txt")}
+        assert not written & asked, "what pywb has under another URL only is written"
+        assert len(revisits) > len(answers) // 2
+        for revisit in revisits:
+            check_refers(revisit, originals)
+        replay.added(tmp_path / "pywb", *warcs(tmp_path / "second" / "warc"))
+        statuses = crawl_log(tmp_path / "second")
+        for revisit in revisits:
+            if statuses[revisit.url] == 200 and "Content-Encoding" not in revisit.http:
+                stamp = "".join(filter(str.isdigit, revisit.fields["WARC-Date"]))[:14]
+                shown = await asyncio.to_thread(opened, f"{address}/{stamp}id_/{revisit.url}")
+                assert shown == payloads[revisit.fields["WARC-Payload-Digest"]]
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["away", "silent"])
+async def test_a_cdx_server_without_an_answer_costs_a_bounded_time(
+    tmp_path: Path, small_web: SmallWeb, is_there: bool
+) -> None:
+    """All pages are written; the server is named once in the log; the summary and the status say how many pages."""
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # until the crawl gives up
+        writer.close()
+
+    silent = await asyncio.start_server(wait, "127.0.0.1", 0)
+    place = "{}:{}".format(*silent.sockets[0].getsockname())
+    if not is_there:
+        silent.close()
+    settings = ("-s", f"write.revisit_of=http://{place}/cdx", "-s", "write.revisit_timeout=200ms")
+    run = await anabranch(*crawl_of(tmp_path, small_web, "job", *settings), cwd=tmp_path)
+    silent.close()
+    assert run.code == 0, run.err
+    assert run.err.count(f"http://{place}/cdx") == 1
+    assert "gave no answer for" in run.out + run.err
+    assert archived(tmp_path / "job").kinds()["response"] > 10

@@ -126,6 +126,7 @@ NO_FLAGS = {
         "zstd_dictionary",
         "revisit",
         "revisit_of",
+        "revisit_timeout",
         "revisit_min_size",
         "pages",
         "operator",

@@ -126,6 +126,36 @@ def test_what_makes_no_file_is_refused(bad: dict[str, object]) -> None:
         WriteSection.model_validate(bad)
 
 
+def test_archives_are_sought_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    """As seed files are; the URL of a CDX server stays as it is. One archive needs no brackets."""
+    (tmp_path / "order.toml").write_text(
+        "[write]\nrevisit_of = ['jobs/a', '/b.cdxj', 'https://cdx.test:8080/c/cdx?k=1']\n"
+    )
+    order = load_order(tmp_path / "order.toml", {})
+    assert order.write.revisit_folders == (str(tmp_path / "jobs/a"), "/b.cdxj")
+    assert order.write.cdx_servers == ("https://cdx.test:8080/c/cdx?k=1",)
+    (tmp_path / "order.toml").write_text("[write]\nrevisit_of = 'jobs/a'\n")
+    assert load_order(tmp_path / "order.toml", {}).write.revisit_folders == (str(tmp_path / "jobs/a"),)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        "ftp://cdx.test/",
+        "http://",
+        "http:///cdx",
+        "http://cdx.test/a b",
+        "http://cdx.test/#a",
+        "http://u:p@cdx.test/",
+        "a\0b",
+    ],
+)
+def test_what_is_no_archive_is_refused(archive: str) -> None:
+    """A password would be in the job's order, which everyone can read."""
+    with pytest.raises(ValidationError):
+        WriteSection.model_validate({"revisit_of": [archive]})
+
+
 def test_a_dictionary_is_sought_beside_the_file_that_names_it(tmp_path: Path) -> None:
     """As seed files are; a job's own order has its full path."""
     (tmp_path / "order.toml").write_text("[write]\ncompression = 'zstd'\nzstd_dictionary = 'dictionary'\n")
