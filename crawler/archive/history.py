@@ -101,6 +101,7 @@ class FetchHistory(JournalSink):
         self._fetches: _Newest[str, Fetched] = _Newest(FETCHES_HELD)
         self._appended: tuple[list[_PayloadRow], list[_FetchedRow]] = [], []  # of this group
         self._pending: tuple[list[_PayloadRow], list[_FetchedRow]] = [], []  # kept and not yet written
+        self._shared: JournalSink | None = None
         self._is_failing = False
         self._due_s = 0.0  # rows that are kept after this time are written with the next group
         self._reading = threading.Lock()
@@ -126,6 +127,10 @@ class FetchHistory(JournalSink):
         """The file."""
         return self._path
 
+    def share(self, others: JournalSink) -> None:
+        """Give each group to this sink, too, from now on: with the groups that count, others learn of the payloads."""
+        self._shared = others
+
     async def original(self, digest: bytes) -> Original | None:
         """The record that has this payload, if known. Cost: O(1), or a read in a thread if only the file may have it."""
         known = self._payloads.get(digest)
@@ -144,6 +149,8 @@ class FetchHistory(JournalSink):
 
     def append(self, entries: Sequence[JournalEntry]) -> None:
         """Note the exchanges that were written. Nothing is written here before all sinks have the group."""
+        if self._shared is not None:
+            self._shared.append(entries)
         payloads, fetches = self._appended = [], []
         for entry in entries:
             if entry.exchange is not None and entry.place is not None:
@@ -155,6 +162,8 @@ class FetchHistory(JournalSink):
 
     def keep(self) -> None:
         """Remember the exchanges, in memory at once, in the file soon. If that cannot be written now, the rows wait."""
+        if self._shared is not None:
+            self._shared.keep()
         are_held = self._hold(*self._appended)
         self._pending[0].extend(self._appended[0])
         self._pending[1].extend(self._appended[1])
@@ -164,6 +173,8 @@ class FetchHistory(JournalSink):
 
     def take_back(self) -> None:
         """Forget what was appended."""
+        if self._shared is not None:
+            self._shared.take_back()
         self._appended = [], []
 
     def close(self) -> None:

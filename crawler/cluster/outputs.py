@@ -13,6 +13,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from anabranch.crawler.archive.uploads import Uploaded
+from anabranch.crawler.cluster.payloads import forget_payloads
 from anabranch.crawler.job.database import JobDatabase, execute, fact, fetch, lock_job
 from anabranch.frontier import ShareRule, epochs_of, pages_of, requeue, reserve_numbers
 from anabranch.frontier.records import name_id
@@ -45,6 +46,7 @@ def requeue_lost(database: JobDatabase, name: str, rule: ShareRule, precedence_o
 
     The worker must not be at work. Cost: a look at each ended URL for each time that it has joined.
     """
+    database.do(partial(forget_payloads, worker=name))
     arrived = database.do(_arrived)
     epochs = database.do(partial(epochs_of, name=name))
     return sum(_requeue_of(database, epoch, arrived, rule, precedence_of) for epoch, _ in epochs)

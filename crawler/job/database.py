@@ -9,6 +9,7 @@
     job_counted   what it has counted since, transaction by transaction
     job_folded    by worker, up to where job_total has all that it counted
     job_output    the files of each worker that were copied elsewhere
+    job_payload   the payloads that each worker has archived, by digest
 
 They are in the database of the Frontier; of a job of one worker, whose store no other process opens, in a file beside it.
 A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
@@ -120,6 +121,9 @@ OUTPUT = Table(
     Column("round", _Int, nullable=False),  # of the job
     Column("size", _Int, nullable=False),
     Column("pages", LargeBinary, nullable=False),  # ordinals of the pages in it
+)
+PAYLOAD = Table(
+    "job_payload", METADATA, _key("digest", LargeBinary(20)), _key("worker", String), *_texts("url", "date")
 )
 
 T = TypeVar("T")

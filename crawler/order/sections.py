@@ -299,6 +299,7 @@ class WriteSection(Section):
     #: URL of a folder that finished WARC files are copied to: file:///mnt/archive, s3://bucket/crawl, sftp://host/path.
     upload: str = ""
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
+    revisit_shared: bool = True  #: nor one that another worker of the job has archived
     #: Archives that have payloads, too: folders of earlier jobs, files NAME.cdxj and their folders, URLs of CDX servers.
     revisit_of: Annotated[tuple[Annotated[str, AfterValidator(_archive)], ...], BeforeValidator(_listed)] = ()
     revisit_timeout_s: PositiveDuration = 5.0  #: a page waits so long for a CDX server, from the beginning of its fetch

@@ -51,7 +51,7 @@ from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.group_budgets import GroupBudgets, quotas_of_groups
 from anabranch.crawler.processors.preconditions import RobotsPrecondition
-from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
+from anabranch.crawler.processors.recorder import ExchangeMaker, KnownPayloads, Recorder
 from anabranch.crawler.report.logtail import Trouble, last_logged
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import names_logged
@@ -318,11 +318,15 @@ async def _exchanges(context: RunContext, files: JournalFiles, opened: AsyncExit
     section = context.order.write
     if files.payloads is None:
         return None
-    elsewhere = []
+    elsewhere: list[KnownPayloads] = []
     if section.revisit and section.revisit_folders:
         earlier = await open_earlier(context.member.state / EARLIER, section.revisit_folders)
         opened.callback(earlier.close)
         elsewhere.append(earlier)
+    shared = context.member.payloads(section)
+    if shared is not None:
+        files.payloads.share(shared)
+        elsewhere.append(shared)
     return ExchangeMaker(
         files.payloads, revisit=section.revisit, min_bytes=section.revisit_min_size_bytes, elsewhere=elsewhere
     )

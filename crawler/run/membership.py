@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
@@ -28,6 +28,10 @@ from anabranch.crawler.run.workers import Archive, Delivery
 from anabranch.crawler.visit import Chain
 from anabranch.frontier import AsyncFrontier, Frontier
 from anabranch.frontier.policies.hosts import IpOf
+
+if TYPE_CHECKING:
+    from anabranch.crawler.cluster.payloads import SharedPayloads
+    from anabranch.crawler.order.sections import WriteSection
 
 
 class ReportedRun(Protocol):
@@ -118,6 +122,9 @@ class Membership(Protocol):
     def opened(self, parts: OpenedRun) -> None:
         """All parts of the run are open."""
 
+    def payloads(self, section: WriteSection) -> SharedPayloads | None:
+        """The payloads of the job's workers; None if no other worker writes any."""
+
     def informed(self, chain: Chain) -> Chain:
         """The chain, after steps that learn what other workers know of a visit."""
 
@@ -169,6 +176,9 @@ class SoleMembership:
 
     def opened(self, parts: OpenedRun) -> None:
         """Do nothing: no other worker has to know."""
+
+    def payloads(self, section: WriteSection) -> None:
+        """There is no other worker."""
 
     def informed(self, chain: Chain) -> Chain:
         """Return it as it is: there is no other worker."""

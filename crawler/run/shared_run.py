@@ -29,6 +29,7 @@ from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Applicant, Joined, check_agreement, parsed_settings
 from anabranch.crawler.cluster.commands import Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.outputs import put_output
+from anabranch.crawler.cluster.payloads import SharedPayloads
 from anabranch.crawler.cluster.tickets import (
     granted,
     hold_tickets,
@@ -55,7 +56,7 @@ from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seedtable import Seeds
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sections import UsedLimits
+from anabranch.crawler.order.sections import UsedLimits, WriteSection
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, storage_errors
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
@@ -131,6 +132,7 @@ class SharedRun:
         self._obeyed = 0
         self._settings = 0  #: changes of the run that this worker's order has
         self._parts: OpenedRun | None = None
+        self._payloads: SharedPayloads | None = None
         self._requests: Responder | None = None
         self._run: ReportedRun | None = None
         self._statistics: CrawlStatistics | None = None
@@ -274,13 +276,30 @@ class SharedRun:
         parts.accounts.carry()
         self._parts = parts
 
+    def payloads(self, section: WriteSection) -> SharedPayloads | None:
+        """Share payloads from now on, if the order wants it."""
+        if section.warc and section.revisit and section.revisit_shared:
+            self._payloads = SharedPayloads(
+                self._database,
+                self._identity.name,
+                min_bytes=section.revisit_min_size_bytes,
+                timeout_s=section.revisit_timeout_s,
+            )
+        return self._payloads
+
     def _carry_counts(self, connection: Connection) -> Callable[[], None]:
-        """Write what was counted since the last transaction of the Frontier, in this one (its store's thread)."""
+        """Write what was counted and archived since the last transaction of the Frontier, in this one (its store's thread)."""
+        has_payloads = self._payloads is not None and self._payloads.put(connection)
         counted = None if self._parts is None else self._parts.accounts.uncarried()
-        if self._parts is None or counted is None:
-            return _nothing_carried
-        put_counted(connection, self._counting_name, self._epoch, counted)
-        return self._parts.accounts.carried
+        if counted is not None:
+            put_counted(connection, self._counting_name, self._epoch, counted)
+        return _nothing_carried if counted is None and not has_payloads else self._carried
+
+    def _carried(self) -> None:
+        if self._parts is not None:
+            self._parts.accounts.carried()
+        if self._payloads is not None:
+            self._payloads.carried()
 
     def informed(self, chain: Chain) -> Chain:
         """Add what others know of seeds and hosts."""

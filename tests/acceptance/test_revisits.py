@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance import replay
 from tests.acceptance.archive import archived
-from tests.acceptance.command import anabranch, crawl_log, write_order
+from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
+from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.acceptance.test_processes import workers
 from tests.crawler.archive.exchanges import Read, read_by_warcio, warcs
 from tests.patience import HANG_S
+from tests.postgres_server import server
+from tests.site.page import Host, Page
 from tests.site.server import SmallWeb
 
 SEED = "http://blog.alpha.test/"
@@ -26,11 +35,8 @@ def crawl_of(tmp_path: Path, web: SmallWeb, job: str, *more: str | Path, seed: s
 
 
 def records(job: Path) -> list[Read]:
-    """The responses in the finished WARC files of a job and its workers."""
-    folders = [job / "warc", *job.glob("workers/*/warc")]
-    return [
-        read for folder in folders for path in warcs(folder) for read in read_by_warcio(path) if read.kind == "response"
-    ]
+    """The responses in the finished WARC files of a job."""
+    return [read for path in warcs(job / "warc") for read in read_by_warcio(path) if read.kind == "response"]
 
 
 def check_refers(revisit: Read, originals: list[Read]) -> None:
@@ -154,3 +160,104 @@ async def test_a_cdx_server_without_an_answer_costs_a_bounded_time(
     assert run.err.count(f"http://{place}/cdx") == 1
     assert "gave no answer for" in run.out + run.err
     assert archived(tmp_path / "job").kinds()["response"] > 10
+
+
+#: Hosts whose pages are the same, but for the last of each, which leads to the next host: one page after another.
+CHAIN_HOSTS, CHAIN_PAGES = 8, 6
+
+
+def linking(url: str) -> Page:
+    """A page that has the same body on each host."""
+    return Page(body=f"<p>{url}<p>{'text ' * 200}<a href={url}>next</a>".encode())
+
+
+CHAIN = {
+    f"h{host}.test": Host(
+        pages={
+            "/": linking("/1"),
+            **{f"/{page}": linking(f"/{page + 1}") for page in range(1, CHAIN_PAGES)},
+            f"/{CHAIN_PAGES}": linking(f"http://h{host + 1}.test/"),
+        }
+    )
+    for host in range(CHAIN_HOSTS)
+}
+
+
+@asynccontextmanager
+async def crawled_by_two(kind: str, tmp_path: Path, *more: str) -> AsyncIterator[list[Path]]:
+    """The folders of two workers that have crawled the chain: processes of one command, or two commands on a server."""
+    async with SmallWeb(CHAIN, delay_s=0.1) as web:  # a worker joins meanwhile
+        with ExitStack() as opened:
+            commands = [("crawl", "h0.test", "--job", tmp_path / "job", "--processes", "2")]
+            if kind == "server":
+                store = opened.enter_context(server()).replace(":@", "@")
+                names = ("one", "two")
+                commands = [
+                    ("crawl", "h0.test", "--store", store, "--job", tmp_path / name, "--worker", name) for name in names
+                ]
+            order = write_order(
+                tmp_path,
+                web.hosts,
+                crawl={"workers": 4},
+                scope={"scope": "any", "max_hops": 100},
+                frontier={"worker_lease": "3s"},
+            )
+            processes = [await start(*command, "-c", order, "--warc", *more, cwd=tmp_path) for command in commands]
+            for process in processes:
+                run = await ended(process)
+                assert run.code == 0, run.err
+            yield [command[command.index("--job") + 1] for command in commands]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["processes", "server"])
+async def test_no_worker_of_a_job_writes_what_another_has(kind: str, tmp_path: Path) -> None:
+    """Each payload is in one record of the job; the others are revisits of it, also of another worker's."""
+    async with crawled_by_two(kind, tmp_path) as folders:
+        assert len(by_worker(folders)) == 2, "both have fetched"
+        originals = [read for folder in folders for read in records(folder)]
+        digests = Counter(read.fields["WARC-Payload-Digest"] for read in originals if read.payload)
+        assert {*digests.values()} == {1}
+        revisits = [read for folder in folders for read in archived(folder).answers if read.kind == "revisit"]
+        assert len(revisits) >= (CHAIN_HOSTS - 1) * CHAIN_PAGES
+        for revisit in revisits:
+            check_refers(revisit, originals)
+
+
+def by_worker(folders: list[Path]) -> set[str]:
+    """The workers that have written files; their names are in those of the files."""
+    return {path.name.rpartition("-")[0].split("-")[1] for folder in folders for path in warcs(folder / "warc")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_workers_that_do_not_share_payloads_write_each_their_own(tmp_path: Path) -> None:
+    """`revisit_shared = false`."""
+    async with crawled_by_two("processes", tmp_path, "-s", "write.revisit_shared=false") as folders:
+        assert len(by_worker(folders)) == 2, "both have fetched"
+        digests = Counter(read.fields["WARC-Payload-Digest"] for folder in folders for read in records(folder))
+        assert max(digests.values()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_kill_leaves_no_revisit_without_its_record(tmp_path: Path) -> None:
+    """Processes are killed at any time; a payload may be twice in the job then."""
+    async with SmallWeb(many_hosts(), delay_s=0.02) as web:
+        order = write_order(tmp_path, web.hosts, politeness={"max_connections": 1}, crawl={"workers": 8})
+        process = await start(
+            "crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", "2", "--warc", cwd=tmp_path
+        )
+        for kill in range(4):
+            while sum(web.ledger.counts().values()) < 15 + 20 * kill:
+                await asyncio.sleep(0.005)
+            victims = workers(process.pid)
+            os.kill(victims[kill % len(victims)], signal.SIGKILL)
+        run = await ended(process)
+        assert run.code == 0, run.err
+    originals = records(tmp_path / "job")
+    revisits = [read for read in archived(tmp_path / "job").answers if read.kind == "revisit"]
+    assert revisits
+    for revisit in revisits:
+        check_refers(revisit, originals)

@@ -125,6 +125,7 @@ NO_FLAGS = {
         "deflate",
         "zstd_dictionary",
         "revisit",
+        "revisit_shared",
         "revisit_of",
         "revisit_timeout",
         "revisit_min_size",
