@@ -1,5 +1,7 @@
 """The two steps of every page: fetch, and read the links."""
 
+from __future__ import annotations
+
 import asyncio
 import gzip
 
@@ -9,7 +11,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import ExtractOptions, Link
 from anabranch.crawler.fetch.options import Validators
-from anabranch.crawler.fetch.response import Cut, PageHead
+from anabranch.crawler.fetch.response import Cut, PageHead, Response
 from anabranch.crawler.job.seeds import Seed, SourceTags
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import BodyEntry
@@ -372,3 +374,39 @@ async def test_the_answer_that_counts_is_the_last_one() -> None:
     check, tags = stopping(BodyEntry())
     one = await stopped(check, tags, 200, cuts=())
     assert (one.body_rule, visit_annotations(one)) == (0, ())
+
+
+class Asked:
+    """What other archives know of a URL."""
+
+    def __init__(self) -> None:
+        self.urls: list[str] = []
+        self.closed = 0
+
+    def ask(self, url: str) -> Asked:
+        self.urls.append(url)
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_other_archives_are_asked_when_the_fetch_begins(fails: bool) -> None:
+    """Before its answer; nobody waits for them when the visit has ended, however it ended."""
+    others, one = Asked(), visit()
+
+    async def fetch(url: str, **_: object) -> Response:
+        assert others.urls == [url]
+        if fails:
+            raise ConnectFailed("refused")
+        return response(200, b"page")
+
+    if fails:
+        with pytest.raises(ConnectFailed):
+            await FetchPage(fetch, captures=others)(one)
+    else:
+        await FetchPage(fetch, captures=others)(one)
+    assert (one.captures, others.closed) == (others, 0)
+    one.close()
+    assert others.closed == 1

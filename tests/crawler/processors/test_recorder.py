@@ -65,6 +65,47 @@ async def test_an_answer_304_is_a_revisit_whatever_the_least_size() -> None:
     assert exchange.revisit == Revisit(NOT_MODIFIED, KNOWN)
 
 
+class Elsewhere:
+    """Knows one payload, and notes what it is asked for."""
+
+    def __init__(self, known: Original | None) -> None:
+        self.known = known
+        self.asked: list[bytes] = []
+
+    async def original(self, digest: bytes) -> Original | None:
+        self.asked.append(digest)
+        return self.known
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "asked"),
+    [
+        (b"known", (True, True), (0, 0)),
+        (b"new", (True, True), (1, 0)),
+        (b"new", (False, True), (1, 1)),
+        (b"", (True, True), (0, 0)),
+    ],
+)
+async def test_others_are_asked_one_after_the_other_for_what_the_job_has_not(
+    data: bytes, given: tuple[bool, bool], asked: tuple[int, int]
+) -> None:
+    """What is on its way comes last; nobody is asked for what would be written anyhow."""
+    first, last = (Elsewhere(KNOWN._replace(url=f"http://{n}.test/") if has else None) for n, has in enumerate(given))
+    maker = ExchangeMaker(Memory(), revisit=True, elsewhere=[first])
+    exchange = await maker.exchange("http://a.test/", Answered(body=Payload(data)), hops="", via=None, captures=last)
+    assert (len(first.asked), len(last.asked)) == asked
+    assert (exchange.revisit is None) == (data == b"")
+
+
+@pytest.mark.parametrize(("revisit", "least"), [(False, 0), (True, 100)])
+async def test_nobody_is_asked_for_a_payload_that_is_written_anyhow(revisit: bool, least: int) -> None:
+    """Without revisits, or because it is small."""
+    other = Elsewhere(KNOWN)
+    maker = ExchangeMaker(Memory(), revisit=revisit, min_bytes=least, elsewhere=[other])
+    exchange = await maker.exchange("http://a.test/", Answered(body=Payload(b"new")), hops="", via=None, captures=other)
+    assert (exchange.revisit, other.asked) == (None, [])
+
+
 def test_each_repair_of_an_answer_is_annotated() -> None:
     """The annotations are those of crawl.log."""
     answer = response()._replace(repairs=(Repair.LINES, Repair.OLD_TLS))

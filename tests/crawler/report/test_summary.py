@@ -108,6 +108,14 @@ def test_the_faults_of_sitemaps_are_named() -> None:
     assert line in crawl_report(broken)
 
 
+def test_pages_without_the_answer_of_a_cdx_server_are_counted() -> None:
+    """If there are any."""
+    assert "CDX" not in crawl_report(facts())
+    some = facts()
+    some.run.cdx_unanswered = 1400
+    assert "CDX servers    gave no answer for 1,400 pages, which may be archived twice\n" in crawl_report(some)
+
+
 def test_rare_types_share_a_line() -> None:
     """However many types the servers invent, the report stays short."""
     mimes = Counter({f"a/{number:02}": 20 - number for number in range(13)})
