@@ -79,8 +79,7 @@ class CdxServers:
         if not server.may_be_asked(now_s):
             return None
         asking = asyncio.create_task(self._captures(server, url, now_s))
-        if server.failures:
-            server.probe = asking
+        server.is_asked_by(asking)
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         return asking
@@ -146,7 +145,7 @@ class _Server:
     def __init__(self, url: str) -> None:
         self._url = url
         self.failures = 0  #: in a row
-        self.probe: _Asking | None = None  #: the page that asks whether it is back
+        self._probe: _Asking | None = None  # the page that asks whether it is back
         self._failed_s = 0.0
         self._is_named = False
 
@@ -160,7 +159,12 @@ class _Server:
         if not self.failures:
             return True
         is_over = now_s >= self._failed_s + min(FIRST_REST_S * 2 ** min(self.failures - 1, 30), MOST_REST_S)
-        return is_over and (self.probe is None or self.probe.done())
+        return is_over and (self._probe is None or self._probe.done())
+
+    def is_asked_by(self, asking: _Asking) -> None:
+        """Note a question: if it failed last time, no other page asks until this one has an answer."""
+        if self.failures:
+            self._probe = asking
 
     def failed(self, asked_s: float, reason: str) -> None:
         """It gave no answer to a question of this time. Those that were on their way already count once."""
