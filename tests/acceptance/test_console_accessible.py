@@ -148,11 +148,12 @@ async def test_panels_filters_and_sort_are_in_the_address_and_back_closes_a_pane
     await row.locator(".ag-cell").first.click()
     panel = window.get_by_role("dialog", name=f"Details of {queue}")
     await expect(panel).to_be_visible()
-    assert f"queue={queue}" in window.url
+    await window.wait_for_url(lambda url: f"queue={queue}" in url)
     await window.go_back()
     await expect(panel).to_have_count(0)
-    assert "queue=" not in window.url
+    await window.wait_for_url(lambda url: "queue=" not in url)
     await row.locator(".ag-cell").first.click()
+    await window.wait_for_url(lambda url: "queue=" in url)
     await panel.get_by_role("button", name="Close").click()
     await expect(panel).to_have_count(0)
     await window.wait_for_url(lambda url: "queue=" not in url)

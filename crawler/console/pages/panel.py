@@ -104,6 +104,7 @@ class RowPanel:
             self._gates.pagination = {"rowsPerPage": 10}
             self._urls = table(_URLS, "url", "URLs that are fetched next")
             self._urls.add_slot("body-cell-url", link_cell("url"))
+        self._dialog.on("show", self._note_in_address)
         self._dialog.on("hide", lambda: ui.run_javascript(_WENT.format(json.dumps(self._parameter))))
         ui.on(_CLOSED, self._dialog.close)
         every(_EVERY_S, self._redraw_of_running)
@@ -125,8 +126,10 @@ class RowPanel:
         self._dialog.props["aria-label"] = f"Details of {cell(key)}"
         self._dialog.update()
         self._dialog.open()
-        self._dialog.client.run_javascript(_CAME.format(json.dumps(self._parameter), json.dumps(key), _CLOSED))
         await self._redraw()
+
+    def _note_in_address(self) -> None:
+        ui.run_javascript(_CAME.format(json.dumps(self._parameter), json.dumps(self._key), _CLOSED))
 
     async def _do(self, action: Callable[[str], Awaitable[None]]) -> None:
         await action(self._key)
