@@ -242,6 +242,17 @@ async def test_a_server_that_is_away_is_asked_again_by_one_page_after_a_rest(mon
         assert len(unanswered) == 3
 
 
+async def test_a_server_that_fails_again_and_again_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log would fill with a server that comes and goes."""
+    monkeypatch.setattr(cdxserver, "FIRST_REST_S", 0.0)
+    with capture_logs() as logs:
+        async with served(answering(b"", "503 Busy")) as server, asking(server.address) as (servers, unanswered):
+            for _ in range(3):
+                assert await asked(servers) is None
+            assert (len(unanswered), len(server.asked)) == (3, 3)
+    assert [entry["log_level"] for entry in logs] == ["warning"]
+
+
 async def test_a_page_that_asked_a_server_whether_it_is_back_may_end_before_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

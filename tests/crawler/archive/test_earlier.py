@@ -177,7 +177,7 @@ async def test_payloads_of_an_index_that_has_changed_are_forgotten(tmp_path: Pat
 async def test_an_index_that_was_not_read_to_its_end_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first part is in the table already."""
+    """As it is now; what was taken of it before is forgotten."""
     monkeypatch.setattr(earlier, "LINES_AT_ONCE", 2)
     index = write(tmp_path / "a.cdxj", *(line(str(number)) for number in range(5)))
     take, pieces = EarlierPayloads.take, 0
@@ -192,16 +192,20 @@ async def test_an_index_that_was_not_read_to_its_end_is_read_again(
     monkeypatch.setattr(EarlierPayloads, "take", killed)
     with pytest.raises(asyncio.CancelledError):
         await open_earlier(tmp_path / "earlier.sqlite", [str(index)])
+    write(index, *(line(str(number)) for number in range(1, 6)))
     async with opened(tmp_path, index) as known:
-        assert [await known.original(digest(str(number))) is not None for number in range(6)] == [True] * 5 + [False]
+        assert [await known.original(digest(str(number))) is not None for number in range(6)] == [False] + [True] * 5
 
 
 async def test_several_processes_read_an_index_once(tmp_path: Path, reads: list[int]) -> None:
     """The second waits for the first and reads its table."""
     index = write(tmp_path / "a.cdxj", line())
-    async with opened(tmp_path, index) as first, opened(tmp_path, index) as second:
-        assert reads == [1]
-        assert await first.original(digest("page")) == await second.original(digest("page"))
+    table = tmp_path / "earlier.sqlite"
+    first, second = await asyncio.gather(*(open_earlier(table, [str(index)]) for _ in range(2)))
+    assert reads == [1]
+    assert await first.original(digest("page")) == await second.original(digest("page"))
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -160,7 +161,8 @@ async def test_questions_that_come_meanwhile_are_asked_as_one(
 
 async def test_a_database_that_is_away_or_slow_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The payload is written; the next question is asked again."""
-    free = Event()
+    free, raised = Event(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
 
     def away(_: Connection, digests: list[bytes]) -> dict[bytes, Original]:
         raise StoreUnavailable("away")
@@ -178,6 +180,8 @@ async def test_a_database_that_is_away_or_slow_has_no_answer(tmp_path: Path, mon
         for broken in (away, slow):
             monkeypatch.setattr(payloads, "payloads_elsewhere", broken)
             assert await two.original(Payload(b"data").digest) is None
+        gc.collect()
+        assert not raised, "a database that is away is no defect"
         free.set()
         monkeypatch.setattr(payloads, "payloads_elsewhere", ask)
         patient = worker(database, "three")
@@ -193,6 +197,7 @@ async def test_the_history_of_a_worker_gives_its_groups_on(tmp_path: Path) -> No
         for number, ends in enumerate((history.take_back, history.keep)):
             history.append([JournalEntry(exchange=exchange(f"http://a.test/{number}", b"%d" % number), place=PLACE)])
             ends()
+            history.keep()
         carry(database, one)
         assert database.do(rows) == [("one", "http://a.test/1")]
         history.close()
