@@ -69,7 +69,7 @@ def crawl_of(tmp_path: Path, web: SmallWeb, name: str, seed: str, leaf: str, **s
 
 def counted_twice(run: Ended) -> int:
     """Return the number of URLs that, by the report, another crawl took, too."""
-    found = re.search(r"^shared dedup +\d+ links left to other crawls, (\d+) URLs taken by", run.out, re.MULTILINE)
+    found = re.search(r"^shared dedup +\d+ links? left to other crawls, (\d+) URLs? taken by", run.out, re.MULTILINE)
     assert found is not None, run.out
     return int(found[1])
 
