@@ -16,15 +16,18 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from anabranch.crawler.archive.records import Original
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
-from anabranch.crawler.job.database import PAYLOAD, JobDatabase, execute
+from anabranch.crawler.job.database import JobDatabase, execute
 from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.stores.sql import execution
 
 #: Payloads that are waiting for a transaction; beyond that the oldest are forgotten, and may be written twice.
 MOST_WAITING = 20_000
+#: Between two questions: the first is asked at once, and then many go together.
+GATHER_S = 0.02
 _PUT = "INSERT INTO job_payload VALUES (:digest, :worker, :url, :date) ON CONFLICT (digest, worker) DO NOTHING"
 
 
@@ -45,6 +48,7 @@ class SharedPayloads(JournalSink):
         self._carrying: list[Original] = []
         self._questions: dict[bytes, asyncio.Future[Original | None]] = {}
         self._asking: asyncio.Task[None] | None = None
+        self._next_s = 0.0  # the next question waits until then, by the loop's clock
 
     @property
     def path(self) -> Path:
@@ -99,7 +103,10 @@ class SharedPayloads(JournalSink):
 
     async def _ask(self) -> None:
         """Ask until no question is left. A database that is away has no answer."""
+        now_s = asyncio.get_running_loop().time
         while self._questions:
+            await asyncio.sleep(max(self._next_s - now_s(), 0.0))
+            self._next_s = now_s() + GATHER_S
             asked, self._questions = self._questions, {}
             found: dict[bytes, Original] = {}
             try:
@@ -121,9 +128,10 @@ def put_payloads(connection: Connection, worker: str, payloads: Sequence[Origina
 
 
 def payloads_elsewhere(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, Original]:
-    """The records of these payloads, as far as a worker has them."""
-    columns = (PAYLOAD.c.digest, PAYLOAD.c.url, PAYLOAD.c.date)
-    rows = connection.execute(select(*columns).where(PAYLOAD.c.digest.in_(digests)))
+    """The records of these payloads, as far as a worker has them. Cost: 45 µs and 1 a digest, with the transaction."""
+    marks = ", ".join("?" * len(digests))
+    question = f"SELECT digest, url, date FROM job_payload WHERE digest IN ({marks})"  # noqa: S608 - marks alone
+    rows = execution.fetch(connection, question, digests)
     return {bytes(digest): Original(url, date, bytes(digest)) for digest, url, date in rows}
 
 
