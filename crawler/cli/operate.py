@@ -90,9 +90,9 @@ def _status(job: Job, *, as_json: bool, watch: bool) -> None:
 
 
 def _shown(facts: Facts, watch: bool) -> str:
-    """The status as text: for a look at it in lines that fit the terminal, else in as few lines as possible."""
+    """The status as text: on a terminal, for one look, in lines that fit it."""
     text = status_line(facts)
-    return text if watch else folded(text, get_terminal_size().columns)
+    return folded(text, get_terminal_size().columns) if sys.stdout.isatty() and not watch else text
 
 
 def status_line(facts: Facts) -> str:

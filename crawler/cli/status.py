@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from shutil import get_terminal_size
@@ -26,7 +27,9 @@ def run_status(job: str, *, as_json: bool, watch: bool) -> int:
 
         return run_operate("status", job, {}, as_json=as_json, watch=watch)
     lines = "\n".join(stopped_lines(facts))
-    text = json.dumps(facts, indent=None if watch else 2) if as_json else folded(lines, get_terminal_size().columns)
+    if sys.stdout.isatty():
+        lines = folded(lines, get_terminal_size().columns)
+    text = json.dumps(facts, indent=None if watch else 2) if as_json else lines
     return guarded(lambda: put(text), verbosity=None)
 
 

@@ -27,6 +27,7 @@ ENDED, ENDED_S = "anabranch_job_ended", "anabranch_job_ended_seconds"
 #: Of the schedule of a job, and of notices of its ends; a console alone has them.
 NEXT_RUN, MISSED_RUNS = "anabranch_job_next_run_seconds", "anabranch_job_missed_runs"
 UNDELIVERED = "anabranch_job_undelivered_notices"
+OF_CONSOLES = frozenset({NEXT_RUN, MISSED_RUNS, UNDELIVERED})
 STATES = (*PHASES, "stopped", "finished", "killed", "failed", "unknown")
 DESIRED_STATES = ("stopped", "finished", "run")
 ENDINGS = (*(ending.name.lower() for ending in WhyEnded), "failed", "killed")

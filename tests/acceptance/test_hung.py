@@ -55,7 +55,7 @@ async def test_a_crawl_that_is_stopped_is_told_and_left_alone(tmp_path):
             assert (facts["phase"], facts["pid"]) == ("unknown", process.pid)
             assert silent in facts["line"]
             assert facts["totals"]["done"] == facts["pages"] > 0
-            assert f"{facts['pages']:,} done" in status.out
+            assert f"{facts['pages']:,} pages; " in status.out
             jobs = await anabranch("jobs", tmp_path, cwd=tmp_path)
             assert (jobs.code, "unknown" in jobs.out, silent in jobs.out) == (0, True, True), jobs.err
             for run in await run_all(tmp_path, CHANGES):

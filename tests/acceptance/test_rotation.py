@@ -113,7 +113,7 @@ async def test_a_log_that_is_copied_and_cut_is_not_garbled(tmp_path: Path, web: 
     process = await start(*job.crawl, cwd=tmp_path)
     await job.seen(20)
     assert (await anabranch("pause", job.path, cwd=tmp_path)).code == 0
-    while "0 active" not in (await anabranch("status", job.path, cwd=tmp_path)).out:
+    while " · 0 of " not in (await anabranch("status", job.path, cwd=tmp_path)).out:
         pass
     await job.rotate()
     assert (await anabranch("resume", job.path, cwd=tmp_path)).code == 0

@@ -110,7 +110,7 @@ async def test_a_run_none_of_whose_seeds_has_answered_is_told_from_one_that_has_
 
 
 #: What is known of some subjects only.
-_WITH_OPTIONAL = {"Explained", "JobRow"}
+_WITH_OPTIONAL = {"Explained", "JobRow", "Schedule"}
 
 
 def objects(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
