@@ -214,8 +214,13 @@ async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, conso
 
     await window.get_by_role("link", name="Limits and other settings").click()
     await window.get_by_label("Filter").fill("limits.pages")
-    await window.get_by_role("button", name="limits.pages", exact=False).first.click()
-    await window.get_by_role("dialog").get_by_label("Value").fill("100000")
+    value = window.get_by_role("dialog").get_by_label("Value")
+    while not await value.is_visible():  # a click may meet a row that the filter is about to replace
+        await window.get_by_role("button", name="limits.pages", exact=False).first.click()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5.0):
+                await value.wait_for()
+    await value.fill("100000")
     await in_dialog(window, "Change")
     await expect(window.locator(".q-notification", has_text="limits.pages")).to_be_visible()
 

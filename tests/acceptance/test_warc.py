@@ -308,10 +308,15 @@ async def test_the_commands_of_the_page_about_warc_files_do_what_it_says(tmp_pat
     }
 
 
+def _section(text: str, heading: str) -> str:
+    """The part of a page from a heading up to the next one."""
+    return text.partition(f"{heading}\n")[2].partition("\n## ")[0]
+
+
 async def test_the_commands_about_zstd_do_what_the_page_says(tmp_path, small_web):
     """docs/how-to/archive.md: a dictionary of a first crawl, a second crawl with it, its files unpacked and converted."""
     text = (REPOSITORY / "docs" / "how-to" / "archive.md").read_text()
-    convert, make, unpack = re.findall(r"```sh\n(.+?)```", text[text.index("## gzip or zstd") :], re.DOTALL)
+    convert, make, unpack = re.findall(r"```sh\n(.+?)```", _section(text, "## gzip or zstd"), re.DOTALL)
     order = write_order(tmp_path, small_web.hosts)
     first = f"crawl {SEED} --job jobs/example --warc -c {order}"
     second = (make.strip() + f" -c {order}").replace("https://example.org/", SEED).replace("anabranch ", "")
