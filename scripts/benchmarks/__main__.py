@@ -18,7 +18,6 @@ from pathlib import Path
 
 from scripts.benchmarks import console, crawl, dedup, embed, fairness, frontier, profile
 from scripts.benchmarks.calibration import rounds_per_s
-from scripts.benchmarks.compiled import FLAG, NotCompiled, is_compiled, run_compiled
 from scripts.benchmarks.rows import Group, Judged, Row, Setting, Wishes
 from scripts.benchmarks.table import Run, json_of, text_of
 
@@ -39,7 +38,6 @@ TAKE = {
     "peers": ("crawl",),
     "resume": ("crawl",),
     "picture": ("crawl",),
-    "compiled": ("frontier",),
 }
 
 
@@ -56,12 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     try:
-        if asked.compiled:
-            return run_compiled(sys.argv[1:] if arguments is None else arguments, _say)
         return _measured(asked, groups, wishes)
-    except NotCompiled as error:
-        print(f"bench: {FLAG}: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         return 130
 
@@ -73,7 +66,6 @@ def _measured(asked: argparse.Namespace, groups: Sequence[Group], wishes: Wishes
     run = Run(
         subject=asked.subject,
         is_quick=asked.quick,
-        is_compiled=asked.subject == "frontier" and is_compiled(),
         took_s=time.perf_counter() - started,
         rows=rows,
     )
@@ -97,7 +89,6 @@ def wishes_of(asked: argparse.Namespace) -> Wishes:
     for name, least in (("rounds", 1), ("pages", 2)):
         if given.get(name, least) < least:
             raise ValueError(f"--{name} must be at least {least}")
-    given.pop("compiled", None)
     return Wishes(**given)
 
 
@@ -152,9 +143,6 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="GROUP", action="append", default=[], help="this group alone; may be repeated"
     )
     parser.add_argument("--quick", action="store_true", help="a small version: a twentieth of the keys or pages")
-    parser.add_argument(
-        FLAG, action="store_true", default=None, help="frontier: build a wheel with compiled modules, measure that"
-    )
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument(
         "--folder", type=Path, help="where the temporary folders are made (a real disk; default: TMPDIR)"

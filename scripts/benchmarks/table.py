@@ -26,7 +26,6 @@ class Run:
 
     subject: str
     is_quick: bool
-    is_compiled: bool  #: against a wheel with compiled hot modules
     took_s: float
     rows: tuple[Judged, ...]
 
@@ -61,7 +60,6 @@ def json_of(run: Run) -> str:
     whole = {
         "subject": run.subject,
         "quick": run.is_quick,
-        "compiled": run.is_compiled,
         "took_s": run.took_s,
         "machine": _machine(),
         "calibration": {"reference_rounds_per_s": REFERENCE_ROUNDS, "fastest_rounds_per_s": run.rows[0].fastest},
@@ -92,8 +90,6 @@ def _preface(run: Run) -> Iterator[str]:
         f"calibration loop: {fastest:.1f} rounds/s at best, {min(rounds):.1f} to {max(rounds):.1f} during the rows; "
         f"scaled = measured x {REFERENCE_ROUNDS:.0f} / {fastest:.1f}"
     )
-    if run.is_compiled:
-        yield "compiled: the Frontier's hot modules are C, made by mypyc"
     if run.is_quick:
         yield "quick: a twentieth of the keys, so the verdicts are hints"
 

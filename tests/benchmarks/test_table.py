@@ -15,9 +15,9 @@ PLAIN = Row(name="plain", what="a peer", measured=5.0, unit="URLs/s")
 BROKEN = Row(name="broken", what="a server", measured=None, unit="", note="OSError: no server")
 
 
-def run(*rows: Row, is_quick: bool = False, is_compiled: bool = False) -> Run:
+def run(*rows: Row, is_quick: bool = False) -> Run:
     judged = tuple(Judged(row=row, calibration=REFERENCE_ROUNDS / 4, fastest=REFERENCE_ROUNDS / 2) for row in rows)
-    return Run(subject="dedup", is_quick=is_quick, is_compiled=is_compiled, took_s=12.0, rows=judged)
+    return Run(subject="dedup", is_quick=is_quick, took_s=12.0, rows=judged)
 
 
 def test_each_row_shows_figure_target_ratio_and_verdict() -> None:
@@ -53,13 +53,6 @@ def test_a_small_version_says_so() -> None:
     """The figures of `--quick` cannot be taken for the real ones."""
     assert "quick:" in text_of(run(FAST, is_quick=True))
     assert "quick:" not in text_of(run(FAST))
-
-
-def test_a_compiled_frontier_is_named_above_the_table() -> None:
-    """The figures of C cannot be taken for those of the plain Python."""
-    assert "compiled:" in text_of(run(FAST, is_compiled=True))
-    assert "compiled:" not in text_of(run(FAST))
-    assert json.loads(json_of(run(FAST, is_compiled=True)))["compiled"] is True
 
 
 @pytest.mark.parametrize(("rows", "short"), [((FAST, PLAIN), False), ((FAST, LATE), True), ((FAST, BROKEN), True)])

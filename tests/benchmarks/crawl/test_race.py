@@ -287,6 +287,6 @@ def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str])
     assert all(group.name in told for group in GROUPS)
     assert bench.main(["dedup", "--rounds", "3"]) == 2
     assert "--rounds is for crawl" in capsys.readouterr().err
-    assert bench.main(["profile", "--rounds", "3"]) == bench.main(["crawl", "--compiled"]) == 2
-    assert "--compiled is for frontier, not for crawl" in capsys.readouterr().err
+    assert bench.main(["profile", "--rounds", "3"]) == 2
+    assert "--rounds is for crawl, not for profile" in capsys.readouterr().err
     assert bench.main(["crawl", "--pages", "0"]) == 2
