@@ -40,7 +40,7 @@ _COLUMNS = 6
 
 
 class UnfitAnswer(ValueError):
-    """An answer that is none of a CDX server."""
+    """An answer that a CDX server does not give."""
 
 
 class CdxServers:
@@ -140,7 +140,7 @@ class Captures:
 
 
 class _Server:
-    """What is known of a server."""
+    """A server: whether it failed, how long it rests, and which page asks it then."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -198,7 +198,7 @@ def captures_in(body: bytes) -> list[Original]:
         )
         found = [_capture(row) for row in rows]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UnfitAnswer("its answer is none of a CDX server") from error
+        raise UnfitAnswer("it does not answer like a CDX server") from error
     return [capture for capture in found if capture is not None]
 
 

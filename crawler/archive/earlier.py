@@ -99,7 +99,7 @@ class Piece(NamedTuple):
     """A part of an index that was read."""
 
     payloads: int  #: lines of records that a revisit may refer to
-    unread: int  #: lines that are none of a CDXJ
+    unread: int  #: lines that are not CDXJ
     is_more: bool
 
 

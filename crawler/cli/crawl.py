@@ -120,7 +120,7 @@ def _run(command: CrawlCommand) -> int:
 
 @contextmanager
 def _noticed_end(on_end: OnEnd, directory: Path) -> Iterator[None]:
-    """Deliver a notice if a run has ended in this block, however it did. Raises: UsageError for targets that are none."""
+    """Deliver a notice if a run has ended in this block, well or not. Raises: UsageError for wrong targets."""
     if not on_end.is_given:
         yield
         return

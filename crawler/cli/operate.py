@@ -8,12 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from shlex import quote
-from shutil import get_terminal_size
 from typing import Any
 
 from rich.console import Console
 
-from anabranch.crawler.cli.terminal import guarded, put, say
+from anabranch.crawler.cli.terminal import fitted, guarded, put, say
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
@@ -28,7 +27,7 @@ from anabranch.crawler.report.filterreport import known_line
 from anabranch.crawler.report.jobstatus import STOPPED, UNKNOWN, ended_line, stopped_lines
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.rounds import ROUNDS, compare_rounds
-from anabranch.crawler.report.table import escaped, folded, plain_table, report_of, text_lines
+from anabranch.crawler.report.table import escaped, plain_table, report_of, text_lines
 from anabranch.crawler.run.control import ControlSilent
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.jobfolder import named_job
@@ -79,7 +78,8 @@ def run_operate(
 def _status(job: Job, *, as_json: bool, watch: bool) -> None:
     facts: Facts | None = job.status()
     while facts is not None:
-        put(json.dumps(facts, indent=None if watch else 2) if as_json else _shown(facts, watch))
+        text = json.dumps(facts, indent=None if watch else 2) if as_json else status_line(facts)
+        put(text if as_json or watch else fitted(text))
         if not watch or facts["phase"] == STOPPED:
             break
         threading.Event().wait(WATCH_S)
@@ -87,12 +87,6 @@ def _status(job: Job, *, as_json: bool, watch: bool) -> None:
             facts = job.running_status()
         except ControlSilent:
             facts = job.status()
-
-
-def _shown(facts: Facts, watch: bool) -> str:
-    """The status as text: on a terminal, for one look, in lines that fit it."""
-    text = status_line(facts)
-    return folded(text, get_terminal_size().columns) if sys.stdout.isatty() and not watch else text
 
 
 def status_line(facts: Facts) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
-from shutil import get_terminal_size
 
-from anabranch.crawler.cli.terminal import guarded, put
+from anabranch.crawler.cli.terminal import fitted, guarded, put
 from anabranch.crawler.job.state import FAILED
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.report.jobstatus import KILLED, UNKNOWN, Facts, status_as_left, stopped_lines
-from anabranch.crawler.report.table import escaped, folded, plain_table
+from anabranch.crawler.report.table import escaped, plain_table
 from anabranch.frontier.jobfolder import named_job
 
 _HEADS = ("job", "state", "pages", "pages/s", "queued", "failed", "free", "last trouble")
@@ -26,10 +24,7 @@ def run_status(job: str, *, as_json: bool, watch: bool) -> int:
         from anabranch.crawler.cli.operate import run_operate  # noqa: PLC0415 - a stopped job needs none of it
 
         return run_operate("status", job, {}, as_json=as_json, watch=watch)
-    lines = "\n".join(stopped_lines(facts))
-    if sys.stdout.isatty():
-        lines = folded(lines, get_terminal_size().columns)
-    text = json.dumps(facts, indent=None if watch else 2) if as_json else lines
+    text = json.dumps(facts, indent=None if watch else 2) if as_json else fitted("\n".join(stopped_lines(facts)))
     return guarded(lambda: put(text), verbosity=None)
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code, first_failure
 from anabranch.crawler.outcomes.errors import ExitCode, deciding, storage_error
-from anabranch.crawler.report.table import escaped, escaped_lines
+from anabranch.crawler.report.table import escaped, escaped_lines, folded
 from anabranch.frontier.errors import DumpDamaged, UnknownQueue
 from anabranch.frontier.times import duration_words
 
@@ -78,6 +79,11 @@ def put(text: str, *, is_file: bool = False) -> None:
         raise
     except OSError as error:
         raise storage_error(error, Path("standard output")) from error
+
+
+def fitted(text: str) -> str:
+    """The text with its lines folded to the terminal; as it is if standard output is none."""
+    return folded(text, get_terminal_size().columns) if sys.stdout.isatty() else text
 
 
 def with_flag(words: str, flags: Mapping[str, str]) -> str:

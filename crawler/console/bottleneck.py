@@ -1,4 +1,4 @@
-"""What limits a job now, in one sentence, and what an operator can do about it. Pure."""
+"""Says in one sentence what limits a job now, and what an operator can do about it. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from anabranch.crawler.operate import NOT_BEGUN, STOPPED, Facts, Phase, counted,
 #: From this share of busy workers on they are what limits a crawl.
 _BUSY = 0.95
 #: Causes of a pause that a change of the order ends.
-_LIMITS = {"limits.pages": "limits.pages", "limits.bytes": "limits.bytes", "limits.time": "limits.time"}
+_LIMITS = ("limits.pages", "limits.bytes", "limits.time")
 #: Names of `WhyEnded` -> the key that ended the run.
 _ENDED_BY = {"page_limit": "limits.pages", "size_limit": "limits.bytes", "time_limit": "limits.time"}
 
 
 class Bottleneck(NamedTuple):
-    """What limits a job."""
+    """The limit of a job now, and its remedy."""
 
     words: str  #: a sentence, which names the verb
     verb: str = ""  #: the button of the job that helps; empty: none does, or no help is needed
@@ -55,7 +55,7 @@ def _of_rest(row: Facts) -> Bottleneck:
 def _of_crawl(now: Facts) -> Bottleneck:
     """What limits a crawl that runs, the strongest first."""
     if now["paused"]:
-        key = next((key for words, key in _LIMITS.items() if words in now["paused"]), "")
+        key = next((key for key in _LIMITS if key in now["paused"]), "")
         if key:
             words = f"It is {now['paused']}. Resume continues it all the same."
             return Bottleneck(words, "Resume", "Raise the limit", page="order", key=key, is_bad=True)

@@ -118,9 +118,8 @@ class SiteLogin:
         form = filled_form(page.body, page.url, login.fields)
         if form is None:
             _check_available(page.status, login.page)
-        if form is None and page.status >= 400:
-            raise LoginRefused(login.page, f"answers with status {page.status}")
-        if form is None:
+            if page.status >= 400:
+                raise LoginRefused(login.page, f"answers with status {page.status}")
             names = ", ".join(name for name, _ in login.fields)
             raise LoginRefused(login.page, f"has no form by POST to its own host with the fields {names}")
         sent = await self._fetcher.post(form.action, urlencode(form.fields).encode())

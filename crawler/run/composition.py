@@ -119,6 +119,10 @@ class RunParts:
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
     admission: UrlAdmission
 
+    def find_trouble(self) -> str:
+        """Say what the journal waits for; empty if it can write."""
+        return self.journal.trouble
+
     def follow(self, order: CrawlOrder) -> None:
         """Go on by a changed order. Raises: OrderError, PolicyError; then nothing is changed."""
         asked = frontier_order(order)

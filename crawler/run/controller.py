@@ -207,7 +207,7 @@ class CrawlController:
             progress = ProgressReporter(frontier, self._statistics, progress_log, interval_s, self._clock)
             self._progress = progress
             status = self._status = RunStatus(
-                self._context, self._disk, frontier.core, progress, parts.services, lambda: parts.journal.trouble
+                self._context, self._disk, frontier.core, progress, parts.services, parts.limits, parts.find_trouble
             )
             frontier.core.on_trouble(log_frontier_trouble)
             metrics = RunMetrics(self._context, parts, status, self._lag)

@@ -175,6 +175,11 @@ class RunLimits:
         self._timer: asyncio.TimerHandle | None = None
         self._allot_pages()
 
+    @property
+    def pages(self) -> int:
+        """The limit of pages that holds now; 0: none."""
+        return self._order.pages
+
     def change(self, order: LimitsSection) -> None:
         """Hold these limits from now on. One that differs holds again if the operator has lifted it, and counts at once."""
         before, self._order = self._order, order

@@ -23,7 +23,7 @@ from anabranch.crawler.report.progress_log import (
     memory_of_process,
 )
 from anabranch.crawler.report.statistics import CrawlStatistics, RateWindow
-from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.limits import DiskWatch, RunLimits
 from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
 from anabranch.frontier import AsyncFrontier, Frontier, FrontierStatistics, QueueState
@@ -134,6 +134,7 @@ class RunStatus:
     frontier: Frontier
     progress: ProgressReporter
     services: Services
+    limits: RunLimits
     find_trouble: Callable[[], str] = lambda: ""  #: what the journal waits for; empty if it can write
 
     def snapshot(self) -> CrawlSnapshot:
@@ -183,7 +184,7 @@ class RunStatus:
             shared_twice=_whole(seen.get("shared_twice")),
             filter=seen or None,
             totals=totals,
-            page_limit=context.order.limits.pages,
+            page_limit=self.limits.pages,
             busiest=self.progress.busiest,
             memory_bytes=memory_of_process().in_bytes(),
         )

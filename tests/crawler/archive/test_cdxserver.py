@@ -197,7 +197,7 @@ async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None
         (hang, 0.05, "no answer within 0.05 s"),
         (answering(b"", "500 Internal Server Error"), LONG_S, "it answered 500"),
         (answering(b"", "302 Found", "Location: http://127.0.0.1:1/\r\n"), LONG_S, "it answered 302"),
-        (answering(b"<html>"), LONG_S, "its answer is none of a CDX server"),
+        (answering(b"<html>"), LONG_S, "it does not answer like a CDX server"),
         (endless, LONG_S, f"its answer is longer than {MOST_BYTES >> 10} KiB"),
         (hang_up, LONG_S, "Server disconnected"),
         (answering(b"\0" * 20, "200 OK", "X: " + "a" * 100_000 + "\r\n"), LONG_S, "400, message"),

@@ -11,12 +11,13 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import LimitsSection, UsedLimits
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.failures import ConnectFailed
 from anabranch.crawler.report.progress_log import ProgressLog
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run.composition import RunContext
-from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.limits import DiskWatch, RunLimits
 from anabranch.crawler.run.membership import SoleMembership, Surroundings
 from anabranch.crawler.run.run_state import Cause, RunState
 from anabranch.crawler.run.service_gates import ServiceGates
@@ -50,15 +51,25 @@ class Run:
         self.progress = ProgressReporter(frontier, self.statistics, log, 20.0, frontier.core.now_s)
         gates = ServiceGates(60.0, 86_400.0)
         self.services = Services(gates, frontier, self.run_state, {}, self.statistics)
-        self.status = RunStatus(
-            self.context, DiskWatch([], 0, self.run_state), frontier.core, self.progress, self.services
-        )
+        self.limits = RunLimits(LimitsSection(), self.run_state, self.statistics, UsedLimits(0, 0), lambda: None)
+        disk = DiskWatch([], 0, self.run_state)
+        self.status = RunStatus(self.context, disk, frontier.core, self.progress, self.services, self.limits)
 
     def open(self) -> None:
         self.run_state.begin(self.frontier)
 
     def facts(self) -> dict[str, Any]:
         return checked(self.status.facts())
+
+
+async def test_the_display_follows_a_limit_that_was_changed(tmp_path: Path) -> None:
+    """Its bar is of the limit that holds now."""
+    async with memory_frontier("http://a.test/") as frontier:
+        run = Run(frontier, tmp_path)
+        run.open()
+        assert run.status.snapshot().page_limit == 0
+        run.limits.change(LimitsSection(pages=7))
+        assert run.status.snapshot().page_limit == 7
 
 
 async def test_what_a_shared_filter_counts_stands_in_the_status(tmp_path: Path) -> None:
